@@ -201,7 +201,8 @@ class _Decoder:
             if more := codec.open_memory(data):  # at most what decoding it may take later
                 most = sandbox.BYTES_PER_PIXEL * task.max_pixels
                 self._allowance.grant(opening + min(more, most), seconds)
-            opened = codec.open_file(data, max_pixels=task.max_pixels)
+            frames = task.wanted is Wanted.FRAMES
+            opened = codec.open_file(data, max_pixels=task.max_pixels, all_frames=frames)
             info = opened.info
             if task.wanted is Wanted.DESCRIPTION:
                 self._send(Described(opened.describe(colour=False)))
@@ -220,7 +221,8 @@ class _Decoder:
             (height, width, channels), exif = found.image.pixels.shape, found.exif
             self._area.put(found.image.pixels, exif or b"")
             n = None if exif is None else len(exif)
-            self._send(Pixels(found.info, (height, width, channels), found.copyright, n))
+            shape = height, width, channels
+            self._send(Pixels(found.info, shape, found.copyright, n, found.animation))
         except (ServiceError, MemoryError) as error:
             # No second name for the error: a cycle with this frame would keep the file alive.
             self._fail(error)
@@ -241,6 +243,7 @@ class _Decoder:
                 copyright=task.copyright,
                 exif=None if task.exif is None else data[size:].tobytes(),
                 taken=release if self._took_much else lambda _rows: None,
+                animation=task.animation,
             )
             self._area.put(made)
             self._send(Encoded(len(made), quality))

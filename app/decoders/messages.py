@@ -10,7 +10,7 @@ from enum import Enum
 
 import msgspec
 
-from models.codec import Description, Encoding, ImageFormat, ImageInfo
+from models.codec import Animation, Description, Encoding, ImageFormat, ImageInfo
 
 MAX_PACKET = 1 << 16
 """Bytes of a packet; copyright notices and error texts are bounded far below."""
@@ -63,6 +63,8 @@ class Wanted(Enum):
     """Parts of a file that are wanted; a dominant colour needs the pixels decoded."""
 
     PIXELS = "pixels"
+    FRAMES = "frames"
+    """The pixels of all frames, one below the other."""
     DESCRIPTION = "description"
     COLOUR = "colour"
     """A description with the dominant colour."""
@@ -99,6 +101,7 @@ class Pixels(msgspec.Struct, frozen=True, tag=True):
     shape: tuple[int, int, int]
     copyright: str | None
     exif: int | None
+    animation: Animation | None = None
 
 
 class Described(msgspec.Struct, frozen=True, tag=True):
@@ -117,6 +120,7 @@ class Encode(msgspec.Struct, frozen=True, tag=True):
     exif: int | None
     seconds: float
     """CPU seconds that encoding may take."""
+    animation: Animation | None = None
 
 
 class Encoded(msgspec.Struct, frozen=True, tag=True):

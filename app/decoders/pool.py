@@ -496,7 +496,7 @@ async def read(decoder: DecoderProcess, task: Task, frame: Frame) -> Found:
         if not isinstance(frame, Encoded):
             raise Broken("no encoded file")
         return await _taken(decoder.area.contents, frame.size), frame.quality
-    pixels = task.wanted is Wanted.PIXELS
+    pixels = task.wanted in (Wanted.PIXELS, Wanted.FRAMES)
     if isinstance(frame, Described) and not pixels:
         return frame.description
     if not isinstance(frame, Seen) and not (isinstance(frame, Pixels) and pixels):
@@ -517,10 +517,14 @@ async def read(decoder: DecoderProcess, task: Task, frame: Frame) -> Found:
         raise ValueError("an image of another shape than its header states")
     if not task.bounds.allow(info):
         raise ValueError("more pixels than memory was reserved for")
+    animation = frame.animation
+    if info.stack != (len(animation.milliseconds) if animation else 1) or height % info.stack:
+        raise ValueError("another number of frames than the header states")
     size = height * width * channels
     data = await _taken(decoder.area.take, size + (frame.exif or 0))
     exif = None if frame.exif is None else data[size:].tobytes()
-    return Decoded(Image(data[:size].reshape(frame.shape)), info, frame.copyright, exif)
+    image = Image(data[:size].reshape(frame.shape))
+    return Decoded(image, info, frame.copyright, exif, animation)
 
 
 async def _taken(take: Callable[[int], Data], size: int) -> Data:

@@ -19,7 +19,7 @@ from app.intake.item import Item, Url
 from app.intake.json_items import parsed_json
 from app.intake.spool import Blob
 from models.api.schemas import EncodingOptions, FilterOptions
-from models.codec import ENCODABLE, Encoding, ImageFormat, claimed_pixels, identify
+from models.codec import ENCODABLE, Encoding, ImageFormat, ImageInfo, claimed_pixels, identify
 from models.codec.costs import START, encode_cost
 from models.domain.errors import FieldError, InvalidParameter, NotAcceptable, ServiceError
 from models.domain.image import Subsampling
@@ -59,15 +59,17 @@ _WILDCARDS = ("image/*", "*/*")
 class OutputFormat:
     """The format of filtered images: the format of the source if `kept` has it, else `format`.
 
-    Without a `format`, other sources are refused. A source that cannot be encoded counts as PNG.
+    Without a `format`, other sources are refused. A source that cannot be encoded counts as PNG, as
+    does the first frame of a GIF, because filters make colours that no palette has.
     """
 
     format: ImageFormat | None
     kept: frozenset[ImageFormat] = frozenset()
 
-    def of(self, source: ImageFormat) -> ImageFormat:
+    def of(self, source: ImageFormat, *, animated: bool = False) -> ImageFormat:
         """Return the format of the answer; raises NotAcceptable if Accept rules it out."""
-        own = source if source in ENCODABLE else ImageFormat.PNG
+        kept = source in ENCODABLE and (animated or source is not ImageFormat.GIF)
+        own = source if kept else ImageFormat.PNG
         if own in self.kept:
             return own
         if self.format is None:
@@ -121,13 +123,16 @@ class Version:
     encoding: Encoding
     id: str | None = None
 
-    def format_for(self, source: ImageFormat) -> ImageFormat:
-        """Return the format of the answer for an image of the format `source`.
+    def format_for(self, source: ImageInfo) -> ImageFormat:
+        """Return the format of the answer for an image with this header.
 
-        Raises NotAcceptable, and InvalidParameter if the format lacks an option of the encoder.
+        Raises NotAcceptable, and InvalidParameter if the format lacks an option of the encoder. The
+        option `frames` has no effect on an image that is no animation.
         """
-        chosen = self.format.of(source)
-        self.encoding.check(chosen)
+        animated = source.stack > 1
+        chosen = self.format.of(source.format, animated=animated)
+        encoding = self.encoding if animated else replace(self.encoding, frames="first")
+        encoding.check(chosen)
         return chosen
 
     def on_gpu(self, format: ImageFormat) -> FilterChain:
@@ -376,6 +381,9 @@ def _version(
         raise InvalidParameter(message, [FieldError("id", message, id_)])
     asked = {name: value for name, value in given.items() if name != "id"}
     options, own = read_with_encoding(FilterOptions, expanded(asked))
+    if (own.frames or shared.frames) == "all":
+        message = "POST /process filters the first frame; send the animation to POST /filter"
+        raise InvalidParameter(message, [FieldError("frames", message, "all")])
     return version_of(chain_of(options), own, unnamed, shared, id_)
 
 

@@ -157,17 +157,19 @@ class HeldImage:
     as in `models.codec.Decoded`.
     """
 
-    __slots__ = ("_image", "copyright", "encoded", "exif", "info", "shape")
+    __slots__ = ("_image", "animation", "copyright", "encoded", "exif", "info", "shape")
 
     def __init__(self, decoded: Decoded) -> None:
         self.info: ImageInfo = decoded.info
         self.copyright = decoded.copyright
         self.exif = decoded.exif
+        self.animation = decoded.animation
         self._set(decoded.image)
 
     def _set(self, image: Source) -> None:
         self._image: Source | None = image
-        self.shape = image.height, image.width, image.channels
+        self.shape = image.height // self.info.stack, image.width, image.channels
+        """Height, width and channels of the image, or of a frame."""
         self.encoded = isinstance(image, Jpeg)
         """Whether the image is a JPEG that the device will decode."""
 
@@ -254,14 +256,16 @@ class ImageCodec:
             return True
         return self._threads.busy >= self._threads.most or self._idle.share() < SPARE
 
-    async def decoded(self, content: Blob, image: ImageContext, need: Need) -> HeldImage:
+    async def decoded(
+        self, content: Blob, image: ImageContext, need: Need, wanted: Of = Of.PIXELS
+    ) -> HeldImage:
         """Decode an image, which holds the memory that it needs, and close the file.
 
         Raises TooManyPixels for an image whose decoding would take more memory than is allowed.
         """
         found = await self._plain(content, image, need)
         if found is None:
-            pixels = await self._in_process(content, image, need, Of.PIXELS)
+            pixels = await self._in_process(content, image, need, wanted)
             assert isinstance(pixels, Decoded)
             found = pixels
         content.close()
@@ -306,10 +310,11 @@ class ImageCodec:
         """
         chain, encoding, limit = version.operation, version.encoding, Settings.encode_memory
         where = {"on_device": on_gpu, "encoded": source.encoded, "shared": shared}
-        check_filters(chain, self._max_pixels, source.shape, limit, **where)
+        n = source.info.stack
+        check_filters(chain, self._max_pixels, source.shape, limit, frames=n, **where)
         after, kept = chain.shape_after(source.shape), math.prod(source.shape) * shared
-        codec.check_encode_memory(after, format_, encoding, limit, beside=kept)
-        return codec.check_encode_cost(after[0] * after[1], format_, encoding, ENCODE_SECONDS)
+        codec.check_encode_memory(after, format_, encoding, limit, beside=kept, frames=n)
+        return codec.check_encode_cost(n * after[0] * after[1], format_, encoding, ENCODE_SECONDS)
 
     async def encode(
         self,
@@ -336,10 +341,17 @@ class ImageCodec:
             return await self._threads.run(finish, background=background), None
         if cost < LONG_ENCODING or not self._decoders.running:
             taken = release if image.pixels.nbytes > KEPT else lambda _rows: None
-            encode = partial(codec.encode_within, copyright=notice, exif=exif, taken=taken)
+            encode = partial(
+                codec.encode_within,
+                copyright=notice,
+                exif=exif,
+                taken=taken,
+                animation=held.animation,
+            )
             return await self._threads.run(encode, image, format_, encoding, background=background)
         n = None if exif is None else len(exif)
-        task = Encode(held.shape, format_, encoding, notice, n, ENCODE_SECONDS)
+        shape, times = image.pixels.shape, held.animation
+        task = Encode(shape, format_, encoding, notice, n, ENCODE_SECONDS, times)
         slow = background or cost > EXPENSIVE
         pixels = np.ascontiguousarray(image.pixels)
         del image
@@ -404,12 +416,13 @@ class ImageCodec:
 
     def _here(self, content: Blob, bounds: Bounds, wanted: Of) -> Decoded | Description | Seen:
         """Use a file of any format, on a machine without decoder processes."""
-        opened = codec.open_file(content.read(), max_pixels=self._max_pixels)
+        frames = wanted is Of.FRAMES
+        opened = codec.open_file(content.read(), max_pixels=self._max_pixels, all_frames=frames)
         if wanted is Of.DESCRIPTION:
             return opened.describe(colour=False)
         if not bounds.allow(opened.info, opened.memory, opened.cost):
             return Seen(opened.info, opened.cost, opened.memory)
-        return opened.decode() if wanted is Of.PIXELS else opened.describe(colour=True)
+        return opened.describe(colour=True) if wanted is Of.COLOUR else opened.decode()
 
 
 def _at_once(content: Blob, need: Need, held: int) -> Bounds:

@@ -10,6 +10,7 @@ from app.decoders import Seen
 from app.intake.wanted import Parts, Version
 from models import codec
 from models.domain.errors import ServiceError, TooManyPixels, Unprocessable
+from models.settings import Settings
 from workers.operations import FilterChain
 
 LEAST = 384 << 20
@@ -23,6 +24,9 @@ TRIM_AFTER = 0.5
 
 STRIPE = 1 << 22
 """Pixels that are resized at a time, as in `workers/preprocess.py`, which is not imported here."""
+
+FRAMES_AT_ONCE = 16
+"""Frames of an animation that are filtered at a time at most."""
 
 MOST_PER_PIXEL = 300
 """Bytes for each pixel of the largest intermediate image that no filter takes more than."""
@@ -93,14 +97,16 @@ def to_filter(
 
     Those of its decoding, if the version will be refused. The options are those of `filtering`.
     """
-    info, chain = seen.info, version.operation
-    shape = info.height, info.width, info.most_channels
+    info, chain, n = seen.info, version.operation, seen.info.stack
+    shape = info.height // n, info.width, info.most_channels
     try:
-        if chain.most_pixels(info.height, info.width) > max_pixels:
+        if n * chain.most_pixels(*shape[:2]) > max_pixels:
             return seen.memory
-        format_ = version.format_for(info.format)
-        needed = filtering(chain, shape, on_device=on_device, encoded=encoded, shared=shared)
-        encoding = codec.encode_memory(chain.shape_after(shape), format_, version.encoding)
+        format_ = version.format_for(info)
+        where = {"on_device": on_device, "encoded": encoded, "shared": shared}
+        needed = filtering(chain, shape, frames=n, **where)
+        after = chain.shape_after(shape)
+        encoding = codec.encode_memory(after, format_, version.encoding, frames=n)
     except ServiceError:
         return seen.memory
     return max(seen.memory, needed, encoding + math.prod(shape) * shared)
@@ -122,10 +128,22 @@ def to_process(
     return max(seen.memory, sum(sorted(each)[-parts:])), parts
 
 
+def frames_at_once(chain: FilterChain, shape: tuple[int, int, int], frames: int) -> tuple[int, int]:
+    """Return how many frames of an animation are filtered at a time, and the bytes it takes.
+
+    `shape` is that of a frame. All frames, and all that become of them, are held meanwhile.
+    """
+    held = frames * (math.prod(shape) + math.prod(chain.shape_after(shape)))
+    each = chain.memory(shape)
+    n = max(1, min(frames, FRAMES_AT_ONCE, (Settings.encode_memory - held) // each))
+    return n, held + n * each
+
+
 def filtering(
     chain: FilterChain,
     shape: tuple[int, int, int],
     *,
+    frames: int = 1,
     on_device: bool = False,
     encoded: bool = False,
     shared: bool = False,
@@ -134,30 +152,40 @@ def filtering(
 
     `on_device`: a GPU filters it, so that only the source and the result take memory here;
     `encoded`: it decodes the source too. `shared`: other parts need the pixels, so that filters may
-    not overwrite them. Raises InvalidParameter if a filter cannot be applied.
+    not overwrite them. `frames` of this shape are filtered as an animation. Raises InvalidParameter
+    if a filter cannot be applied.
     """
+    if frames > 1:
+        return frames_at_once(chain, shape, frames)[1]
     if on_device:
         return math.prod(chain.shape_after(shape)) + (0 if encoded else math.prod(shape))
     return chain.memory(shape, overwrite=not shared)
 
 
 def check_filters(
-    chain: FilterChain, max_pixels: int, shape: tuple[int, int, int], most: int, **options: bool
+    chain: FilterChain,
+    max_pixels: int,
+    shape: tuple[int, int, int],
+    most: int,
+    *,
+    frames: int = 1,
+    **options: bool,
 ) -> None:
     """Raise TooManyPixels for filters that make more than `max_pixels`, Unprocessable for filters
     that take more than `most` bytes by estimate, and InvalidParameter for filters that cannot take
     an image of this shape. The options are those of `filtering`.
     """
-    if (pixels := chain.most_pixels(*shape[:2])) > max_pixels:
+    if (pixels := frames * chain.most_pixels(*shape[:2])) > max_pixels:
         raise TooManyPixels(
             f"the filters make {pixels:,} pixels of the image, more than the {max_pixels:,} "
             "allowed here; ask for fewer"
         )
     if pixels * MOST_PER_PIXEL <= most:
         return
-    if (needed := filtering(chain, shape, **options)) > most:
+    if (needed := filtering(chain, shape, frames=frames, **options)) > most:
+        images = "an image" if frames == 1 else f"{frames} frames"
         raise Unprocessable(
-            f"filtering an image of {shape[1]} × {shape[0]} pixels as asked takes about "
+            f"filtering {images} of {shape[1]} × {shape[0]} pixels as asked takes about "
             f"{needed >> 20:,} MiB of memory, more than the {most >> 20:,} allowed; "
             "send it smaller or in parts, or resize or crop it first"
         )

@@ -17,6 +17,7 @@ import numpy as np
 
 from app.admission import Permit
 from app.decoders import DecoderPool, Seen
+from app.decoders import Wanted as Of
 from app.fetch.fetcher import Fetcher
 from app.http.request import StreamWindow
 from app.intake.item import Item, Url
@@ -32,9 +33,9 @@ from app.intake.wanted import (
     Wanted,
     work_on,
 )
-from app.pipeline.coding import CodecThreads, HeldImage, ImageCodec, ImageContext
+from app.pipeline.coding import BRIEFLY_READ, CodecThreads, HeldImage, ImageCodec, ImageContext
 from app.pipeline.encoded_files import EncodedFiles
-from app.pipeline.memory import Memory, to_classify, to_filter, to_process
+from app.pipeline.memory import Memory, frames_at_once, to_classify, to_filter, to_process
 from app.pipeline.outcomes import (
     Answer,
     AnswerOutcome,
@@ -48,10 +49,10 @@ from models.codec import pixels_of
 from models.domain.alarms import Timeout, interrupted
 from models.domain.backend import Backend
 from models.domain.errors import InternalError, InvalidParameter, ServiceError
-from models.domain.image import Source
+from models.domain.image import Image, Pixels, Source
 from models.domain.job import Job, Labels, Vector
 from workers.filters.marks import picture_of
-from workers.operations import Classify
+from workers.operations import Classify, FilterChain
 
 if TYPE_CHECKING:  # plain servers load neither the result cache nor OpenTelemetry
     from app.pipeline.known_results import KnownResults
@@ -249,7 +250,8 @@ class Pipeline:
             held = HeldImage(jpeg)
             del jpeg  # the pixels have one owner
         else:
-            held = await self._codec.decoded(content, image, need)
+            wanted = Of.FRAMES if version.encoding.frames == "all" else Of.PIXELS
+            held = await self._codec.decoded(content, image, need, wanted)
         return await self._encoded(held, version, image.permit, image.stages, last=True)
 
     async def _processed(self, content: Blob, wanted: Parts, image: ImageContext) -> Processed:
@@ -297,15 +299,18 @@ class Pipeline:
 
         `last`: the source is not needed after the filters.
         """
-        format_, on_gpu = version.format_for(source.info.format), self._backend.load().on_gpu
+        format_, on_gpu = version.format_for(source.info), self._backend.load().on_gpu
         operation = version.on_gpu(format_) if on_gpu else version.operation
         cost = self._codec.encode_cost(source, version, format_, on_gpu=on_gpu, shared=not last)
-        job = Job(operation, source.image(last=last), permit.deadline, permit.lane, last)
-        completed = await self._backend.run(job)
-        stages.add(completed.trace)
-        assert not isinstance(completed.result, Labels | Vector)
-        held = source.result(completed.result)
-        del job, completed  # the pixels have one owner
+        if source.animation is not None:
+            held = await self._filtered_frames(source, operation, permit, stages)
+        else:
+            job = Job(operation, source.image(last=last), permit.deadline, permit.lane, last)
+            completed = await self._backend.run(job)
+            stages.add(completed.trace)
+            assert not isinstance(completed.result, Labels | Vector)
+            held = source.result(completed.result)
+            del job, completed  # the pixels have one owner
         with stages.measure("encode"):
             behind = permit.in_background
             data, quality = await self._codec.encode(
@@ -313,6 +318,37 @@ class Pipeline:
             )
             file, (height, width, _) = await self._files.keep(data), held.shape
             return EncodedImage(file, format_, width, height, quality)
+
+    async def _filtered_frames(
+        self, source: HeldImage, operation: FilterChain, permit: Permit, stages: Timings
+    ) -> HeldImage:
+        """Put each frame of an animation through the filters, as many at a time as memory has room
+        for, and take the frames away from their source.
+        """
+        image, n = source.image(last=True), source.info.stack
+        assert isinstance(image, Image)
+        height, width, channels = operation.shape_after(source.shape)
+        made = np.empty((n, height, width, channels), np.uint8)
+        turns = asyncio.Semaphore(frames_at_once(operation, source.shape, n)[0])
+
+        async def frame(number: int, pixels: Pixels) -> None:
+            async with turns:
+                job = Job(operation, Image(pixels), permit.deadline, permit.lane, owned=True)
+                completed = await self._backend.run(job)
+                stages.add(completed.trace)
+                assert isinstance(completed.result, Image)
+                if made[number].nbytes <= BRIEFLY_READ:
+                    made[number] = completed.result.pixels
+                else:
+                    await self._threads.run(np.copyto, made[number], completed.result.pixels)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number, pixels in enumerate(image.pixels.reshape(n, *source.shape)):
+                    group.create_task(frame(number, pixels))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return source.result(Image(made.reshape(n * height, width, channels)))
 
     def _observe(self, operation: str, answer: Answer) -> None:
         outcome, code = answer.outcome, "ok"

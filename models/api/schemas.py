@@ -257,6 +257,11 @@ class EncodingOptions(BaseModel):
     min_quality: Whole | None = Field(
         None, ge=1, le=100, description="lowest quality for max_bytes; 1 if not given"
     )
+    frames: Literal["first", "all"] | None = Field(
+        None,
+        description="of POST /filter for GIF, PNG and WebP: first, the default, filters the first "
+        "frame of an animation alone; all filters each frame and answers with an animation",
+    )
 
 
 class FilterOptions(BaseModel):

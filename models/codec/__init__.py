@@ -5,6 +5,7 @@ files.
 May import `models.domain`, numpy, Pillow and simplejpeg.
 """
 
+from models.codec.animation import Animation
 from models.codec.costs import (
     check_decode_memory,
     check_encode_cost,
@@ -26,6 +27,7 @@ __all__ = [
     "ENCODABLE",
     "OUTPUT_FORMATS",
     "PICTURE",
+    "Animation",
     "Chroma",
     "Decoded",
     "Description",

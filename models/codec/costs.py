@@ -55,6 +55,9 @@ orientation is decoded into another array, and turned into the pixels."""
 _PIXELS_OF_JPEG = 3.4
 """Bytes per pixel of the pixels of a JPEG of several scans, beside its coefficients."""
 
+_COMPOSED = 26
+"""Bytes per pixel of a frame with which Pillow composes the next frame of an animation."""
+
 _CANVASES = 9
 """Bytes per pixel of the two pictures in RGBA that libwebp allocates when it opens a file."""
 
@@ -86,6 +89,8 @@ def decode_memory(
     if coefficients:
         per_pixel = max(per_pixel, coefficients + _PIXELS_OF_JPEG)
     files = 2 if info.format is ImageFormat.WEBP else 1  # libwebp's decoder copies the file
+    if info.stack > 1:
+        return files * size + info.n_pixels * 4 + _COMPOSED * info.n_pixels // info.stack
     needed = max(int(info.n_pixels * per_pixel), info.n_pixels * _loaded(info) + buffers)
     return files * size + needed + _ROW * max(0, _rows(info) - info.n_pixels // _NARROW)
 
@@ -143,6 +148,7 @@ def claimed_pixels(start: bytes) -> int | None:
 
 _AVIF_SECONDS = [each * 1e-6 for each in (53, 20, 16, 10, 5.2, 4, 0.7, 0.4, 0.3, 0.08, 0.08)]
 _PNG_SECONDS = [each * 1e-6 for each in (0.057, 0.07, 0.08, 0.1, 0.12, 0.18, 0.25, 0.35, 0.8, 1.2)]
+_GIF_SECONDS = 0.2e-6
 _WEBP_SECONDS, _PROGRESSIVE_SECONDS, _BASELINE_SECONDS = 0.05e-6, 0.02e-6, 0.003e-6
 _USUAL_SPEED, _USUAL_LEVEL = 9, 1
 
@@ -161,6 +167,8 @@ def encode_cost(pixels: int, format: ImageFormat, encoding: Encoding) -> float:
         return pixels * _PNG_SECONDS[_USUAL_LEVEL if level is None else level]
     if format is ImageFormat.WEBP:
         return pixels * _WEBP_SECONDS
+    if format is ImageFormat.GIF:
+        return pixels * _GIF_SECONDS
     return pixels * (_PROGRESSIVE_SECONDS if encoding.progressive else _BASELINE_SECONDS)
 
 
@@ -213,6 +221,9 @@ _FILES_OF_WEBP = {90: 1.0, 98: 1.22, 100: 3.2}
 _LOSSLESS_WEBP, _WEBP_WITH_ALPHA = 29, 41.5
 """Bytes per pixel of the WebPs that libwebp takes more for; it compresses alpha without loss."""
 
+_GIF, _FILE_OF_GIF = 14, 1.6
+"""Bytes per pixel with which the colours of a GIF are chosen, and of a GIF of noise."""
+
 _CELL_OF_AVIF = 43
 """Bytes per pixel of the cell of an AVIF grid that is encoded: what 4:4:4 takes, and its pixels
 twice. Beside it stand the pixels of the image, and the file."""
@@ -224,13 +235,19 @@ _PLANES_OF_AVIF = {75: 0.6, 100: 1.5}
 """Bytes per pixel of alpha, or of grey, in such a file."""
 
 
-def encode_memory(shape: Shape, format: ImageFormat, encoding: Encoding) -> int:
-    """Estimate the bytes that encoding takes at most, with the pixels and the file."""
+def encode_memory(shape: Shape, format: ImageFormat, encoding: Encoding, *, frames: int = 1) -> int:
+    """Estimate the bytes that encoding takes at most, with the pixels and the file.
+
+    `frames` of this shape are encoded one after the other; the others and the file stand beside.
+    """
     height, width, channels = shape
     pixels = height * width
     if encoding.max_bytes is not None:  # the pixels and the best file so far stay meanwhile
         once = replace(encoding, max_bytes=None)
-        return encode_memory(shape, format, once) + 2 * pixels * channels
+        return encode_memory(shape, format, once, frames=frames) + 2 * frames * pixels * channels
+    if frames > 1:
+        file = _FILE_OF_GIF if format is ImageFormat.GIF else channels + 1
+        return encode_memory(shape, format, encoding) + int(frames * pixels * (channels + file))
     match format:
         case ImageFormat.AVIF if pixels > avif_grid.WHOLE:
             return int(pixels * _of_grid(shape, encoding)) + avif_grid.CELL * _CELL_OF_AVIF
@@ -242,6 +259,8 @@ def encode_memory(shape: Shape, format: ImageFormat, encoding: Encoding) -> int:
         case ImageFormat.PNG:
             picture = 1 if channels == 1 else _PICTURE
             return pixels * (picture + channels + 1) + _ROWS_OF_PNG * width * channels
+        case ImageFormat.GIF:
+            return int(pixels * (channels + _GIF + _FILE_OF_GIF))
         case _:
             return int(pixels * _of_jpeg(channels, encoding))
 
@@ -288,13 +307,19 @@ def _up_to(quality: int, by_quality: Mapping[int, T]) -> T:
 
 
 def check_encode_memory(
-    shape: Shape, format: ImageFormat, encoding: Encoding, most: int, *, beside: int = 0
+    shape: Shape,
+    format: ImageFormat,
+    encoding: Encoding,
+    most: int,
+    *,
+    beside: int = 0,
+    frames: int = 1,
 ) -> None:
     """Raise Unprocessable for an encoding that needs more than `most` bytes by estimate.
 
     `beside`: bytes of pixels that stay in memory meanwhile, because further answers need them.
     """
-    needed = encode_memory(shape, format, encoding) + beside
+    needed = encode_memory(shape, format, encoding, frames=frames) + beside
     if needed > most:
         kept = f", {beside >> 20:,} of them for other answers to this image" if beside else ""
         raise Unprocessable(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import simplejpeg
 
+from models.codec.animation import Animation, read_frames
 from models.codec.colour import is_matrix_profile, is_srgb, profile_cost, scale_transparency
 from models.codec.costs import decode_memory
 from models.codec.description import Description, describe
@@ -38,8 +39,8 @@ _PNG_DEPTH = 24
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The first frame of a file; `info` describes the real content of the file, size and
-    orientation too.
+    """The first frame of a file, or all frames one below the other with their times; `info`
+    describes the real content of the file, size and orientation too.
 
     `image` is an Image, or a Jpeg if the caller asked for a file; `exif` is as in the file.
     """
@@ -48,6 +49,7 @@ class Decoded:
     info: ImageInfo
     copyright: str | None
     exif: bytes | None = None
+    animation: Animation | None = None
 
 
 class Opened:
@@ -109,12 +111,17 @@ class Opened:
             if decoded := self.decode_plain(new_pixels):
                 return decoded
             new_pixels((1, 1, 1))  # replaces the array of the failed attempt, which is freed
+        if self._header.info.stack > 1:
+            return _all_frames(self._data, self._header, new_pixels)
         return _by_pillow(self._data, self._header, new_pixels)
 
 
-def open_file(data: bytes, *, max_pixels: int) -> Opened:
-    """Open an image file whose cost is within bounds; raise the errors of `probe`."""
-    return Opened(data, read_header(data, max_pixels))
+def open_file(data: bytes, *, max_pixels: int, all_frames: bool = False) -> Opened:
+    """Open an image file whose cost is within bounds; raise the errors of `probe`.
+
+    `all_frames`: all frames of an animation will be decoded, and not the first alone.
+    """
+    return Opened(data, read_header(data, max_pixels, all_frames=all_frames))
 
 
 def open_plain(data: bytes, *, max_pixels: int) -> Opened | None:
@@ -204,6 +211,17 @@ def _by_pillow(data: bytes, header: Header, new_pixels: NewPixels) -> Decoded:
     height, width = pixels.shape[:2]
     info = replace(header.info, width=width, height=height, orientation=metadata.orientation)
     return Decoded(Image(pixels), info, metadata.copyright, metadata.exif)
+
+
+def _all_frames(data: bytes, header: Header, new_pixels: NewPixels) -> Decoded:
+    info = header.info
+    shape = info.stack, info.height // info.stack, info.width
+    with reading(info.format):
+        image = header.image or open_image(data, info.format)
+        pixels, animation = read_frames(
+            data, image, shape, header.icc_profile, info.orientation, new_pixels
+        )
+    return Decoded(Image(pixels), info, header.copyright, header.exif, animation)
 
 
 def plain_header(data: bytes, found: BaselineJpeg, max_pixels: int) -> Header:

@@ -12,7 +12,8 @@ from PIL import Image as PillowImage
 from PIL import features
 
 from models.codec import avif_grid
-from models.codec.formats import ENCODABLE, ImageFormat
+from models.codec.animation import Animation, write_apng, write_gif, write_webp
+from models.codec.formats import ANIMATED, ENCODABLE, ImageFormat
 from models.codec.metadata import copyright_exif, kept
 from models.codec.pillow import writing_at_once
 from models.codec.rows import boxes
@@ -38,6 +39,7 @@ OPTIONS_OF: Mapping[str, tuple[ImageFormat, ...]] = {
     "avif_speed": (ImageFormat.AVIF,),
     "max_bytes": (*_DEFAULT_QUALITY,),
     "min_quality": (*_DEFAULT_QUALITY,),
+    "frames": ANIMATED,
 }
 """The options that only some formats have."""
 
@@ -48,7 +50,8 @@ class Encoding:
 
     `quality` (1…100) has no effect on lossless files: PNG, and WebP that is `lossless`. `png_level`
     is zlib's, 0 (stored) to 9 (smallest); `avif_speed` 0 (smallest) to 10 (fastest). `metadata`
-    states whether the source's EXIF is kept, as far as it is still true. With `max_bytes` the
+    states whether the source's EXIF is kept, as far as it is still true; `frames`, whether the file
+    has all frames of an animation. With `max_bytes` the
     quality is lowered until the file fits, at most to `min_quality`, by default 1.
     """
 
@@ -61,6 +64,7 @@ class Encoding:
     metadata: Literal["strip", "keep"] = "strip"
     max_bytes: int | None = None
     min_quality: int | None = None
+    frames: Literal["first", "all"] = "first"
 
     def quality_for(self, format: ImageFormat) -> int:
         """Return the quality, by default that of `format`, which is JPEG, WebP or AVIF."""
@@ -142,6 +146,7 @@ def _over(pixels: Pixels, background: tuple[int, int, int]) -> Pixels:
 
 
 MAX_SIDE: Mapping[ImageFormat, int] = {
+    ImageFormat.GIF: 65_535,
     ImageFormat.JPEG: 65_500,  # libjpeg's limit; the format's is 65,535
     ImageFormat.PNG: 2**31 - 1,
     ImageFormat.WEBP: 16_383,
@@ -167,6 +172,7 @@ def encode(
     copyright: str | None = None,
     exif: bytes | None = None,
     taken: Callable[[Pixels], None] = lambda _rows: None,
+    animation: Animation | None = None,
 ) -> bytes:
     """Return `image` as a file of `format` with the options `encoding`; sRGB, without a profile.
 
@@ -174,13 +180,24 @@ def encode(
     formats but WebP; for a JPEG, alpha is flattened on white. Of metadata the `copyright` is
     written, or, with metadata="keep", the part of the source's `exif` that `kept` of `metadata.py`
     returns. `taken` is called with pixels of a large image that the encoder has copied: the caller
-    may give their memory back.
+    may give their memory back. With an `animation`, the image has its frames one below the other,
+    and the format is one of `ANIMATED`. A GIF has no EXIF: its copyright is a comment.
 
     `Encoding.check` has accepted the options for this format. Raises Unprocessable for an image
     with a side too long for the format.
     """
-    _check_sides(image, format)
-    block = _metadata(image.width, image.height, encoding, copyright, exif)
+    height = image.height // (len(animation.milliseconds) if animation else 1)
+    _check_sides(image.width, height, format)
+    block = _metadata(image.width, height, encoding, copyright, exif)
+    if format is ImageFormat.GIF:
+        return write_gif(image.pixels, animation or Animation((0.0,), 1), copyright)
+    if animation is not None:
+        write = write_apng if format is ImageFormat.PNG else write_webp
+
+        def encode_part(pixels: Pixels) -> bytes:
+            return _by_pillow(pixels, format, _options(Image(pixels), format, encoding))
+
+        return write(image.pixels, animation, encode_part, block)
     if format is ImageFormat.JPEG:
         return _with_exif(_jpeg(image, encoding, taken), block)
     if format is ImageFormat.AVIF and image.n_pixels > avif_grid.WHOLE:
@@ -230,10 +247,10 @@ def finished(
     return _with_exif(jpeg.data.tobytes(), block)
 
 
-def _check_sides(image: Image, format_: ImageFormat) -> None:
-    if max(image.width, image.height) > MAX_SIDE[format_]:
+def _check_sides(width: int, height: int, format_: ImageFormat) -> None:
+    if max(width, height) > MAX_SIDE[format_]:
         raise Unprocessable(
-            f"the image has {image.width} × {image.height} pixels and a {format_.name} at most "
+            f"the image has {width} × {height} pixels and a {format_.name} at most "
             f"{MAX_SIDE[format_]:,} on a side; ask for png, or send it smaller"
         )
 

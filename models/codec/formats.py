@@ -32,7 +32,9 @@ class ImageFormat(StrEnum):
         return ".jpg" if self is ImageFormat.JPEG else f".{self.value}"
 
 
-OUTPUT_FORMATS = (ImageFormat.JPEG, ImageFormat.PNG, ImageFormat.WEBP, ImageFormat.AVIF)
+OUTPUT_FORMATS = (
+    *(ImageFormat.GIF, ImageFormat.JPEG, ImageFormat.PNG, ImageFormat.WEBP, ImageFormat.AVIF),
+)
 """All formats that Darkroom writes, the one list of them; the last is the most preferred.
 
 The `format` option, the command line, negotiation and the OpenAPI document derive from it.
@@ -42,6 +44,9 @@ ENCODABLE = tuple(
     each for each in OUTPUT_FORMATS if each is not ImageFormat.AVIF or features.check("avif")
 )
 """The output formats that this machine can write: AVIF needs a Pillow that was built with it."""
+
+ANIMATED = (ImageFormat.GIF, ImageFormat.PNG, ImageFormat.WEBP)
+"""The formats whose animations are read and written frame by frame."""
 
 # AVIF is an ISO base media file that lists "avif" or "avis" among its brands; HEIF starts the same
 # and lists brands of HEVC, or of HEIF without a codec.

@@ -69,7 +69,7 @@ Chunk = tuple[bytes, int, int]
 """The name of a chunk, and the bounds of its content."""
 
 
-def _chunks(data: bytes) -> Iterator[Chunk]:
+def chunks(data: bytes) -> Iterator[Chunk]:
     """Yield the chunks up to the end."""
     at = _SIGNATURE
     while at + _HEAD.size <= len(data):
@@ -84,7 +84,7 @@ def without_damaged_chunks(data: bytes) -> bytes:
     """Return the file without its damaged ancillary chunks."""
     kept, at = [], 0
     shortest = _SHORTEST | {b"tRNS": _SHORTEST_TRANSPARENCY.get(data[25:26], 1)}
-    for name, start, end in _chunks(data):
+    for name, start, end in chunks(data):
         if name[0] & 0x20 and (
             end - start < shortest.get(name, 0)
             or zlib.crc32(data[start - 4 : end]) != int.from_bytes(data[end : end + 4], "big")
@@ -96,7 +96,7 @@ def without_damaged_chunks(data: bytes) -> bytes:
 
 def cicp(data: bytes) -> tuple[int, int] | None:
     """Return primaries and transfer of full-range RGB by the chunk cICP before the pixels."""
-    for name, start, end in _chunks(data):
+    for name, start, end in chunks(data):
         if name == b"IDAT":
             break
         if name == b"cICP" and end - start == 4 and data[start + 2 : end] == b"\0\1":
@@ -122,7 +122,7 @@ def check_rows(data: bytes, image: ImageFile) -> None:
         if columns > 0 and rows > 0:
             needed += rows * (1 + -(-columns * bits // 8))
     unpack = zlib.decompressobj()
-    for name, start, end in _chunks(data):
+    for name, start, end in chunks(data):
         if name == b"IDAT":
             packed, piece = data[start:end], _PIECE
             while (packed or piece == _PIECE) and needed > 0 and not unpack.eof:

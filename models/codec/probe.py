@@ -4,12 +4,13 @@ Names, content types and the header itself are not trusted.
 """
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from PIL.Image import DecompressionBombError
 from PIL.ImageFile import ImageFile
 
+from models.codec.animation import count_frames
 from models.codec.containers import (
     avif_buffers,
     bmp_cost,
@@ -43,7 +44,8 @@ class ImageInfo:
     `frames` is the header's count; GIF and TIFF have no count, for them 2 means "several". `mode`
     is Pillow's name for the stored pixels. `fast_jpeg`: a grey or three-component 8-bit JPEG, which
     a JPEG decoder may read without Pillow's help. `transparent`: the pixels get alpha whatever the
-    mode is, as of a PNG or a GIF that names a transparent colour.
+    mode is, as of a PNG or a GIF that names a transparent colour. `stack`: the frames that are
+    decoded, one below the other; `height` is that of all of them together.
     """
 
     format: ImageFormat
@@ -54,6 +56,7 @@ class ImageInfo:
     mode: str
     fast_jpeg: bool
     transparent: bool = False
+    stack: int = 1
 
     @property
     def n_pixels(self) -> int:
@@ -98,8 +101,11 @@ def probe(data: bytes, *, max_pixels: int) -> ImageInfo:
     return read_header(data, max_pixels).info
 
 
-def read_header(data: bytes, max_pixels: int) -> Header:
-    """Return the same as `probe`, with profile and copyright; check the cost of reading first."""
+def read_header(data: bytes, max_pixels: int, *, all_frames: bool = False) -> Header:
+    """Return the same as `probe`, with profile and copyright; check the cost of reading first.
+
+    `all_frames`: the frames of an animation are counted, and all of them will be decoded.
+    """
     if not data:
         raise UnsupportedMedia("the image is empty: 0 bytes")
     if (kind := camera_raw(data)) is not None:
@@ -111,10 +117,13 @@ def read_header(data: bytes, max_pixels: int) -> Header:
     if format_ is None:
         known = ", ".join(f.name for f in ImageFormat)
         raise UnsupportedMedia(f"the bytes are not an image of a format read here: {known}")
-    return opened_header(data, format_, max_pixels, check(data, format_, max_pixels))
+    cost = check(data, format_, max_pixels)
+    return opened_header(data, format_, max_pixels, cost, all_frames=all_frames)
 
 
-def opened_header(data: bytes, format_: ImageFormat, max_pixels: int, cost: float) -> Header:
+def opened_header(
+    data: bytes, format_: ImageFormat, max_pixels: int, cost: float, *, all_frames: bool = False
+) -> Header:
     """Return the header of a file that has been checked, and takes `cost` CPU seconds a pixel."""
     with reading(format_):
         try:
@@ -129,6 +138,11 @@ def opened_header(data: bytes, format_: ImageFormat, max_pixels: int, cost: floa
             raise too_large(width, height, max_pixels)
         stored_pixels = getattr(image, "stored_pixels", width * height)
         described = _describe(image, format_)
+        info = described.info
+        if all_frames and (n := count_frames(data, image, info.frames, max_pixels)) > 1:
+            info = replace(info, height=n * info.height, transparent=True, stack=n)
+            described = described._replace(info=info)
+            cost *= 2  # Pillow composes each frame
         stored = _coefficients(image, cost) if format_ is ImageFormat.JPEG else 0.0
         alpha = described.info.transparent
         beside = buffers(data, format_, stored_pixels, alpha=alpha)

@@ -46,7 +46,8 @@ VERSIONS = [
     ([{"name": "median", "size": 4}], "versions[0].size"),
     ([INVERT | {"sigma": 2}], "versions[0].sigma"),
     ([GREY | {"quality": 0}], "versions[0].quality"),
-    ([GREY | {"format": "gif"}], "versions[0].format"),
+    ([GREY | {"format": "bmp"}], "versions[0].format"),
+    ([GREY | {"frames": "all"}], "versions[0].frames"),
     ([GREY | {"id": 7}], "versions[0].id"),
     ([GREY | {"id": "x" * 257}], "versions[0].id"),
     ([{"id": "empty"}], "versions[0].ops"),
@@ -65,7 +66,7 @@ ENCODING: list[tuple[str, str, object]] = [
     ("format=png&png_level=10", "png_level", "10"),
     ("format=jpeg&chroma=411", "chroma", "411"),
     ("format=jpeg&metadata=some", "metadata", "some"),
-    ("format=gif", "format", "gif"),
+    ("format=bmp", "format", "bmp"),
     ("format=png&max_bytes=9", "max_bytes", 9),
     ("max_bytes=9" + "9" * 30, "max_bytes", "9" * 31),
     ("progressive=true", "progressive", True),  # the source is a PNG

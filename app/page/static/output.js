@@ -11,8 +11,9 @@ import { byId } from "./dom.js";
 const OPTIONS = {
   "": ["metadata"],
   jpeg: ["quality", "chroma", "progressive", "metadata"],
-  png: ["png_level", "metadata"],
-  webp: ["quality", "lossless", "metadata"],
+  gif: ["metadata", "frames"],
+  png: ["png_level", "metadata", "frames"],
+  webp: ["quality", "lossless", "metadata", "frames"],
   avif: ["quality", "avif_speed", "chroma", "metadata"],
 };
 
@@ -25,6 +26,9 @@ const USUAL = {
   png_level: { png: null }, // without a level PNGs are made of run lengths, which none stands for
   avif_speed: { avif: 9 },
 };
+
+/** The same of options that do not depend on the format. */
+const ANY_FORMAT = { metadata: "strip", frames: "first" };
 
 const NULL = { type: "null" };
 
@@ -66,7 +70,7 @@ export class Output {
     const format = this.format.value;
     this.controls = {};
     for (const name of OPTIONS[format]) {
-      const usual = name === "metadata" ? "strip" : USUAL[name][format];
+      const usual = USUAL[name] ? USUAL[name][format] : ANY_FORMAT[name];
       const schema = { ...this.schemas[name], default: usual };
       const shown = usual === null ? { ...schema, anyOf: [this.schemas[name], NULL] } : schema;
       const text = texts[name];

@@ -30,6 +30,7 @@ type Encoding = Pick<
   | "metadata"
   | "max_bytes"
   | "min_quality"
+  | "frames"
 >;
 
 export type ClassifyOptions = Query<"classify"> & RequestOptions;

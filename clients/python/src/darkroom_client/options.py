@@ -69,6 +69,7 @@ class EncodingFields(TypedDict, total=False):
     metadata: Literal["strip", "keep"] | None
     max_bytes: int | None
     min_quality: int | None
+    frames: Literal["first", "all"] | None
 
 
 class ClassifyOptions(LabelFields, ImageOptions, total=False):
