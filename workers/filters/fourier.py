@@ -16,8 +16,8 @@ from workers.kernels.items import Shape
 #
 # 1. F = rfft2(plane); frequency k of n samples is k / n cycles a pixel, from -0.5 to 0.5.
 # 2. d² is the squared distance of two frequencies; differences wrap, as frequencies have period 1.
-# 3. L(d², c) is a low pass: ideal 1 where d² <= c², gaussian exp(-d² / 2c²), butterworth
-#    1 / (1 + (d² / c²)^order); see R. Gonzalez, R. Woods, "Digital Image Processing", chapter 4.
+# 3. L(d², c) is a low pass: ideal 1 where d² <= c² · (1 + NEARLY), gaussian exp(-d² / 2c²),
+#    butterworth 1 / (1 + (d² / c²)^order); see R. Gonzalez, R. Woods, "Digital Image Processing".
 # 4. The mask is L around 0, 1 - L, the product of both, or the product of 1 - L around each notch
 #    and its mirror image: it is even, so the result is real.
 # 5. The result is irfft2(F · mask) + offset, rounded half up and clipped to 0…255.
@@ -26,7 +26,8 @@ from workers.kernels.items import Shape
 #
 # NumPy and cuFFT differ by 1e-11 levels or less. Halves are frequent (a checkerboard without its
 # high frequencies is 127.5), so a value up to `NEARLY` below a half counts as a half: otherwise
-# their last bits would decide.
+# their last bits would decide. `NEARLY` in 3 does the same for frequencies on the limit: torch
+# multiplies by the reciprocal where NumPy divides.
 
 NEARLY = 2.0**-20
 
@@ -160,7 +161,7 @@ class FftFilter(ArrayFilter):
             squares /= cutoff**2
             if self.shape == "butterworth":
                 return 1 / (1 + squares**self.order)
-            return xp.asarray(squares <= 1, dtype=xp.float64)
+            return xp.asarray(squares <= 1 + NEARLY, dtype=xp.float64)
 
         if self.kind == "lowpass":
             return low(self.cutoff)
