@@ -29,11 +29,13 @@ class Pool:
         self.slow.append(slow)
         opened = codec.open_file(file, max_pixels=MOST)
         if wanted is Wanted.DESCRIPTION:
-            return opened.describe(colour=False)
+            return opened.describe()
         self.bounds.append(bounds)
         if not bounds.allow(opened.info, opened.memory, opened.cost):
             return Seen(opened.info, opened.cost, opened.memory)
-        return opened.decode() if wanted is Wanted.PIXELS else opened.describe(colour=True)
+        return (
+            opened.decode() if wanted is Wanted.PIXELS else opened.describe(**{wanted.value: True})
+        )
 
 
 @dataclass(frozen=True)

@@ -205,7 +205,7 @@ class _Decoder:
             opened = codec.open_file(data, max_pixels=task.max_pixels, all_frames=frames)
             info = opened.info
             if task.wanted is Wanted.DESCRIPTION:
-                self._send(Described(opened.describe(colour=False)))
+                self._send(Described(opened.describe()))
                 return
             if not task.bounds.allow(info, opened.memory, opened.cost):
                 self._send(Seen(info, opened.cost, opened.memory))
@@ -213,8 +213,9 @@ class _Decoder:
             self._took_much |= opened.memory > SMALL
             seconds = sandbox.seconds_for(info.n_pixels, task.max_pixels, task.seconds)
             self._allowance.grant(sandbox.decoding_bytes(opened.memory, task.size), seconds)
-            if task.wanted is Wanted.COLOUR:
-                self._send(Described(opened.describe(colour=True)))
+            if task.wanted in (Wanted.COLOUR, Wanted.APPEARANCE):
+                wanted = {task.wanted.value: True}
+                self._send(Described(opened.describe(**wanted)))
                 return
             found = opened.decode(writable=False, new_pixels=self._new_pixels)
             assert isinstance(found.image, Image)

@@ -60,7 +60,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Wanted(Enum):
-    """Parts of a file that are wanted; a dominant colour needs the pixels decoded."""
+    """Parts of a file that are wanted; a colour and the appearance need the pixels decoded."""
 
     PIXELS = "pixels"
     FRAMES = "frames"
@@ -68,6 +68,8 @@ class Wanted(Enum):
     DESCRIPTION = "description"
     COLOUR = "colour"
     """A description with the dominant colour."""
+    APPEARANCE = "appearance"
+    """A description with hashes and dominant colours."""
 
 
 class DecodeTask(msgspec.Struct, frozen=True, tag=True):

@@ -161,9 +161,12 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """The description of a file; its dominant `colour` is the only part that needs pixels."""
+    """The description of a file, with its dominant `colour` or its `appearance`, for which the
+    whole image is decoded.
+    """
 
     colour: bool = True
+    appearance: bool = False
 
 
 @dataclass(frozen=True, slots=True)

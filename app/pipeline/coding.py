@@ -36,7 +36,7 @@ from app.decoders import Wanted as Of
 from app.decoders.memory import KEPT, release
 from app.intake.item import Item
 from app.intake.spool import Blob
-from app.intake.wanted import ClassifyTensors, Version
+from app.intake.wanted import ClassifyTensors, Describe, Version
 from app.pipeline.memory import Memory, check_filters
 from app.pipeline.outcomes import Timings
 from models import codec
@@ -271,13 +271,15 @@ class ImageCodec:
         content.close()
         return HeldImage(found)
 
-    async def described(self, content: Blob, image: ImageContext, *, colour: bool) -> Description:
+    async def described(self, content: Blob, image: ImageContext, wanted: Describe) -> Description:
         """Return what a file contains; raises the error of a file that cannot be read.
 
         EXIF and colour profiles may be hostile: even their readers run in a decoder process.
         """
-        wanted = Of.COLOUR if colour else Of.DESCRIPTION
-        found = await self._in_process(content, image, operator.attrgetter("memory"), wanted)
+        parts = Of.COLOUR if wanted.colour else Of.DESCRIPTION
+        if wanted.appearance:
+            parts = Of.APPEARANCE
+        found = await self._in_process(content, image, operator.attrgetter("memory"), parts)
         assert isinstance(found, Description)
         return found
 
@@ -419,10 +421,12 @@ class ImageCodec:
         frames = wanted is Of.FRAMES
         opened = codec.open_file(content.read(), max_pixels=self._max_pixels, all_frames=frames)
         if wanted is Of.DESCRIPTION:
-            return opened.describe(colour=False)
+            return opened.describe()
         if not bounds.allow(opened.info, opened.memory, opened.cost):
             return Seen(opened.info, opened.cost, opened.memory)
-        return opened.describe(colour=True) if wanted is Of.COLOUR else opened.decode()
+        if wanted in (Of.PIXELS, Of.FRAMES):
+            return opened.decode()
+        return opened.describe(**{wanted.value: True})
 
 
 def _at_once(content: Blob, need: Need, held: int) -> Bounds:

@@ -219,7 +219,7 @@ class Pipeline:
             if isinstance(wanted, Parts):
                 return await self._processed(content, wanted, image)
             if isinstance(wanted, Describe):
-                return await decoder.described(content, image, colour=wanted.colour)
+                return await decoder.described(content, image, wanted)
             if isinstance(wanted, ClassifyTensors):
                 source = await decoder.tensor(content, wanted, image)
                 return check_finite(await self._labels(source, wanted.operation, image))

@@ -164,7 +164,7 @@ def _form_of_filtered(accept: Accept, single: bool) -> str:
     "/info", operation_id="info", responses=LABELS, openapi_extra=image_document(InfoOptions)
 )
 async def info(request: Request) -> Response:
-    """Format, size, orientation, EXIF, colour profile and dominant colour of 1…N images."""
+    """Format, size, orientation, EXIF, colour profile, colours and hashes of 1…N images."""
     return await handle(
         request, _info_wanted, _one_of((JSON, *JSON_LINES, EVENTS), "/info answers")
     )
@@ -173,7 +173,8 @@ async def info(request: Request) -> Response:
 def _info_wanted(
     given: Mapping[str, Any], _accept: Accept, _service: Service, _check: CheckParts
 ) -> Describe:
-    return Describe(read(InfoOptions, given).colour)
+    options = read(InfoOptions, given)
+    return Describe(options.colour, options.appearance)
 
 
 @router.post(

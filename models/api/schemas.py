@@ -14,6 +14,18 @@ class InfoOptions(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     colour: bool = Field(True, description="false: no dominant colour, so that no pixel is decoded")
+    appearance: bool = Field(
+        False,
+        description="true: `phash`, `blurhash` and `colours` in place of `colour`; the image is "
+        "decoded whole",
+    )
+
+
+class ColourShare(BaseModel):
+    """One dominant colour of an image."""
+
+    colour: str = Field(description="in sRGB as #rrggbb")
+    share: float = Field(description="of the opaque pixels, up to 1")
 
 
 class ImageDescription(BaseModel):
@@ -33,6 +45,13 @@ class ImageDescription(BaseModel):
     profile: str | None = Field(None, description="name of the embedded colour profile")
     colour: str | None = Field(
         None, description="dominant colour in sRGB as #rrggbb; missing if no pixel is opaque"
+    )
+    phash: str | None = Field(
+        None, description="perceptual hash, 16 hexadecimal digits: alike images differ in few bits"
+    )
+    blurhash: str | None = Field(None, description="BlurHash of 4 × 3 components, on white")
+    colours: list[ColourShare] | None = Field(
+        None, description="up to five dominant colours, the most frequent first"
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import simplejpeg
 
 from models.codec.animation import Animation, read_frames
+from models.codec.appearance import with_appearance
 from models.codec.colour import is_matrix_profile, is_srgb, profile_cost, scale_transparency
 from models.codec.costs import decode_memory
 from models.codec.description import Description, describe
@@ -81,9 +82,18 @@ class Opened:
             buffers=header.buffers,
         )
 
-    def describe(self, *, colour: bool) -> Description:
-        """Return a description of the content; `colour` raises Undecodable as `decode` does."""
-        return describe(self._data, self._header, colour=colour)
+    def describe(self, *, colour: bool = False, appearance: bool = False) -> Description:
+        """Return a description of the content with its `colour` or, decoded whole, `appearance`.
+
+        Both raise Undecodable as `decode` does.
+        """
+        found = describe(self._data, self._header, colour=colour)
+        if not appearance:
+            return found
+        image = self.decode(writable=False).image
+        assert isinstance(image, Image)
+        self._header = self._header._replace(image=None)  # frees Pillow's copy of the pixels
+        return with_appearance(found, image.pixels)
 
     def decode(self, *, writable: bool = True, new_pixels: NewPixels = new_pixels) -> Decoded:
         """Return the pixels; raises Undecodable where they are corrupt or truncated.

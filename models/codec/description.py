@@ -52,12 +52,22 @@ ExifValue = str | int | float
 
 
 @dataclass(frozen=True, slots=True)
+class ColourShare:
+    """A dominant colour as `#rrggbb` in sRGB, and its share of the opaque pixels."""
+
+    colour: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Description:
     """Description of a file. `width` and `height` describe the upright image, in pixels.
 
     `frames` is None where there are several and the header has no count (GIF, TIFF). `profile` is
     the name of the colour profile. `colour` is `#rrggbb` in sRGB, None if it was not asked for, or
-    if no pixel is opaque.
+    if no pixel is opaque. The last three are None if the appearance was not asked for: `phash` has
+    16 hexadecimal digits, of which few bits differ where images look alike, `blurhash` is a
+    placeholder for pages, and `colours` begin with the most frequent colour.
     """
 
     format: str
@@ -69,6 +79,9 @@ class Description:
     exif: dict[str, ExifValue]
     profile: str | None
     colour: str | None
+    phash: str | None = None
+    blurhash: str | None = None
+    colours: list[ColourShare] | None = None
 
 
 def describe(data: bytes, header: Header, *, colour: bool) -> Description:
@@ -159,7 +172,7 @@ def _dominant(image: ImageFile, profile: bytes | None) -> str | None:
     """
     image.draft(image.mode, (SIDE, SIDE))
     rows = loaded(image)
-    small = to_srgb(_reduced(rows), profile, grey=is_grey(rows.mode))
+    small = to_srgb(reduced(rows), profile, grey=is_grey(rows.mode))
     small.thumbnail((SIDE, SIDE))
     pixels = np.asarray(small.convert("RGBA")).reshape(-1, 4)
     colours = pixels[pixels[:, 3] >= OPAQUE, :3].astype(np.int64)
@@ -171,7 +184,7 @@ def _dominant(image: ImageFile, profile: bytes | None) -> str | None:
     return f"#{red:02x}{green:02x}{blue:02x}"
 
 
-def _reduced(rows: PictureRows) -> PillowImage.Image:
+def reduced(rows: PictureRows) -> PillowImage.Image:
     """Return means of pixels, at least SIDE of them on the longer side of a larger picture.
 
     They are computed box by box: a whole picture is never converted to a mode of `_REDUCIBLE`,

@@ -108,3 +108,7 @@ def test_the_exif_of_a_photo_is_shown_without_place_and_serial_number(client: ht
     found = record["info"]
     assert found["exif"] == {"Make": "Kamera X", "ExposureTime": 0.004}
     assert (found["orientation"], found["width"], found["height"]) == (6, 60, 100)
+    reply = client.post("/info?appearance=true", content=file, headers=JPEG)
+    seen = reply.json()["results"][0]["info"]
+    assert seen["colours"] == [{"colour": found.pop("colour"), "share": 1.0}]
+    assert {*seen} - {*found} == {"phash", "blurhash", "colours"}

@@ -93,9 +93,13 @@ class ProcessOptions(ClassifyOptions, EncodingOptions, total=False):
 
 
 class InfoOptions(ImageOptions, total=False):
-    """Options of `info`; `colour=False` leaves out the dominant colour and decodes no pixel."""
+    """Options of `info`; `colour=False` leaves out the dominant colour and decodes no pixel.
+
+    `appearance=True` adds hashes and dominant colours in place of the one colour.
+    """
 
     colour: bool
+    appearance: bool
 
 
 class JobOptions(LabelFields, EncodingFields, CallOptions, total=False):

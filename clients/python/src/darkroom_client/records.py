@@ -36,8 +36,18 @@ class FilteredImage(msgspec.Struct, frozen=True, omit_defaults=True):
     quality: int | None = None
 
 
+class ColourShare(msgspec.Struct, frozen=True):
+    """A dominant colour as `#rrggbb`, and its share of the opaque pixels."""
+
+    colour: str
+    share: float
+
+
 class ImageInfo(msgspec.Struct, frozen=True):
-    """Description of a file by its header; sizes in pixels are those of the upright image."""
+    """Description of a file by its header; sizes in pixels are those of the upright image.
+
+    `phash`, `blurhash` and `colours` are there with `appearance=True`, in place of `colour`.
+    """
 
     format: str
     width: int
@@ -48,6 +58,9 @@ class ImageInfo(msgspec.Struct, frozen=True):
     frames: int | None = None
     profile: str | None = None
     colour: str | None = None
+    phash: str | None = None
+    blurhash: str | None = None
+    colours: list[ColourShare] | None = None
 
 
 class Version(msgspec.Struct, frozen=True):

@@ -119,15 +119,16 @@ async def test_an_image_that_is_not_wanted_after_its_header_is_not_decoded(
     assert not pool.ended
 
 
-@pytest.mark.parametrize("wanted", [Wanted.COLOUR, Wanted.DESCRIPTION])
+@pytest.mark.parametrize("wanted", [*Wanted][2:])
 async def test_a_process_describes_a_file_as_a_thread_does(
     pool: DecoderPool, wanted: Wanted
 ) -> None:
-    data, colour = drawn("JPEG", icc_profile=b"no profile"), wanted is Wanted.COLOUR
-    expected = codec.open_file(data, max_pixels=LIMITS.max_pixels).describe(colour=colour)
+    data, header = drawn("JPEG", icc_profile=b"no profile"), wanted is Wanted.DESCRIPTION
+    parts = {} if header else {wanted.value: True}
+    expected = codec.open_file(data, max_pixels=LIMITS.max_pixels).describe(**parts)
     assert await pool.decode(data, len(data), wanted=wanted) == expected
     found = await pool.decode(data, len(data), NONE, wanted)
-    assert isinstance(found, Seen if colour else codec.Description)  # a colour needs the pixels
+    assert isinstance(found, codec.Description if header else Seen)  # the others need the pixels
     assert not pool.ended
 
 

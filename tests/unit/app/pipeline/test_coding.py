@@ -12,7 +12,7 @@ from PIL import Image as Pillow
 
 from app.decoders import LARGE_FILE, SMALL, Bounds, opening_bytes
 from app.intake.spool import Blob
-from app.intake.wanted import OutputFormat, Version
+from app.intake.wanted import Describe, OutputFormat, Version
 from app.pipeline.coding import (
     AHEAD,
     DECODING,
@@ -55,7 +55,7 @@ def described(data: bytes, *, colour: bool) -> list[int]:
     under_way = Context()
 
     async def scenario() -> None:
-        found = await decoder_of(Pool()).described(Blob.of(data), under_way, colour=colour)
+        found = await decoder_of(Pool()).described(Blob.of(data), under_way, Describe(colour))
         assert found.width
         under_way.release()
 

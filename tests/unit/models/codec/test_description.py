@@ -8,6 +8,7 @@ from models import codec
 from models.codec import Description
 from models.domain.errors import Undecodable
 from tests.pictures import drawing, encoded
+from tests.pictures import exif as orientation
 from tests.unit.models.codec.test_colour import image_file, linear_grey
 
 
@@ -51,6 +52,36 @@ def test_without_colour_no_pixel_is_decoded() -> None:
     with pytest.raises(Undecodable):
         described(broken)
     assert described(broken, colour=False).colour is None
+
+
+@pytest.mark.parametrize(
+    ("picture", "format", "phash", "blurhash", "colours"),
+    [
+        (drawing(), "PNG", "c99a309d38cc33cf", "LsJRd0lwEARpP9sow0wINMrcs8#,", 5),
+        (drawing(1100, 1000, 4), "BMP", "d48162291b7d6b79", "LSG^5ht8u^p9d0ebmsZ=vpjYxBnA", 5),
+        (drawing(64, 40, 1, "L"), "PNG", "be792f7ad005c684", "L5FY$2D%~q%MM{-;_3?bRj00?bRj", 5),
+        (drawing(64, 48, 2, "RGBA"), "PNG", "d215ad4f1e0ef8e0", None, 5),
+        (Image.new("RGB", (1, 1), (9, 8, 7)), "PNG", "8" + "0" * 15, "L012]6" + "~W" * 11, 1),
+        (Image.new("RGBA", (1, 1)), "PNG", "0" * 16, "L~TSUA" + "~q" * 11, 0),
+    ],
+)
+def test_hashes_are_those_of_the_packages_imagehash_and_blurhash(
+    picture: Image.Image, format: str, phash: str, blurhash: str | None, colours: int
+) -> None:
+    opened = codec.open_file(encoded(picture, format), max_pixels=10**8)
+    found = opened.describe(appearance=True)
+    assert found.phash == phash
+    assert blurhash in (None, found.blurhash)
+    assert found.colours is not None
+    assert len(found.colours) == colours
+    assert sum(each.share for each in found.colours) == pytest.approx(min(1, colours), abs=3e-4)
+
+
+def test_a_turned_photo_has_the_hash_of_the_upright_photo() -> None:
+    upright, turned = drawing(64, 48), drawing(64, 48).transpose(Image.Transpose.ROTATE_90)
+    files = encoded(upright, "PNG"), encoded(turned, "PNG", exif=orientation(x274=6))
+    first, last = (codec.open_file(f, max_pixels=10**4).describe(appearance=True) for f in files)
+    assert (first.phash, first.blurhash) == (last.phash, last.blurhash)
 
 
 def test_values_of_exif_that_json_cannot_carry_are_left_out() -> None:
