@@ -96,7 +96,23 @@ class Filtering:
         return _finished(task, result, timing=self.timing, **more)
 
 
-Work = Classification | Filtering
+@dataclass(frozen=True, slots=True)
+class Hashing:
+    """The description of every image with its perceptual hash, by `POST /info`."""
+
+    timing: ClassVar[bool] = False
+    needs_weights: ClassVar[bool] = False
+
+    def call(self) -> ImageCall:
+        """Return the request of the Python client for any images."""
+        return requests.info({"appearance": True})
+
+    def finished(self, task: Task, result: ImageResult, _warning: str = "") -> Finished:
+        """Return the record of an image."""
+        return _finished(task, result, timing=self.timing)
+
+
+Work = Classification | Filtering | Hashing
 """The request for every image; several threads and processes call `finished`."""
 
 

@@ -24,8 +24,11 @@ _PATH = re.compile(r"^ops\[(\d+)\](?:\.(.*))?$")
 """The path of an error: the number of the filter, and the parameter."""
 
 
-def add_sources(parser: argparse.ArgumentParser) -> None:
-    """Add the sources, the flags that choose among them, and the servers that answer."""
+def add_sources(parser: argparse.ArgumentParser, *, retry: bool = True) -> None:
+    """Add the sources, the flags that choose among them, and the servers that answer.
+
+    Commands that write files take `--retry-failed` too.
+    """
     text = "files, folders, archives (ZIP, TAR), patterns or URLs; - is standard input"
     complete_files(parser.add_argument("files", nargs="*", metavar="FILE", help=text))
     lists = parser.add_argument(
@@ -61,11 +64,12 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
         help="let this server do the work, with the key in DARKROOM_API_KEY if it wants one; "
         "repeatable (default: this machine, by a server that ends with the command)",
     )
-    parser.add_argument(
-        "--retry-failed",
-        action="store_true",
-        help="take only the images that failed in the finished command of the same arguments",
-    )
+    if retry:
+        parser.add_argument(
+            "--retry-failed",
+            action="store_true",
+            help="take only the images that failed in the finished command of the same arguments",
+        )
 
 
 def sources_of(options: dict[str, Any], results: str | None = None) -> Sources:

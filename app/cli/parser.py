@@ -44,6 +44,7 @@ TOPICS: dict[str, dict[str, Entry]] = {
         "filter": Entry(
             "put images through filters", "(--ops FILTERS | --op FILTER) -o PATH [FILE ...]"
         ),
+        "duplicates": Entry("find images that look alike", "[FILE ...]"),
         "filters": Entry("list the filters", "[name]", has_settings=False),
         "compare": Entry(
             "time filters on each device, and compare the bytes",

@@ -11,7 +11,7 @@ import pytest
 
 from models.exit_codes import ExitCode
 from tests.chaos.harness.processes import tree
-from tests.pictures import jpeg
+from tests.pictures import drawing, encoded, jpeg
 from tests.server import PATIENCE, gone, until
 
 SMALL = ["--gpus", "0", "--weights", "random", "--precision", "fp32"]
@@ -133,3 +133,21 @@ def test_settings_that_can_never_work_are_wrong_usage_and_leave_nothing(tmp_path
     assert done.returncode == ExitCode.WRONG_USAGE, done.stderr
     assert done.stderr.startswith(b"darkroom: ")
     assert {each.name for each in tmp_path.iterdir()} == {"a.jpg", "labels.json"}
+
+
+def test_duplicates_finds_a_smaller_copy_beside_a_broken_file(tmp_path: Path) -> None:
+    photo = drawing(400, 300, 1)
+    files = {
+        "a.jpg": encoded(photo, quality=95),
+        "b.jpg": jpeg(2),
+        "c.webp": encoded(photo.resize((200, 150)), "WEBP", quality=50),
+        "d.png": b"no image",
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    words = [sys.executable, "-m", "app.cli", "duplicates", str(tmp_path), "--gpus", "0"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == ExitCode.FAILED
+    sources = [each["source"] for each in json.loads(done.stdout)["images"]]
+    assert sources == [str(tmp_path / name) for name in ("a.jpg", "c.webp")]
+    assert done.stderr.startswith(str(tmp_path / "d.png"))
