@@ -87,11 +87,10 @@ def _faults(error: ValidationError, flags: Collection[str]) -> Iterator[str]:
 
 FIXED = frozenset({
     "host", "port", "metrics_port", "grpc_port", "front_ends", "gpus", "gpu_workers",
-    "tls_certificate", "tls_key", "settings_file", "presets", "log_level", "tracing", "networks",
-    "weights", "weights_labels", "weights_sha256", "cache_folder", "precision", "optimize",
-    "threads", "data_folder", "jobs_database",
+    "tls_certificate", "tls_key", "settings_file", "presets", "log_level", "tracing",
+    "cache_folder", "precision", "optimize", "threads", "data_folder", "jobs_database",
 })  # fmt: skip
-"""Settings that need a restart: sockets, the number of processes, the networks, and jobs."""
+"""Settings that need a restart: sockets, the number of processes, the precision, and jobs."""
 
 IN_PLACE = frozenset({
     "max_batch_size", "max_queue_delay", "max_images_per_request", "max_body_bytes",

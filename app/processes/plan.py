@@ -77,11 +77,10 @@ def run(
 
     The socket that is `given`, and listens, is served in place of the address of the settings.
     Without `weights` the server only filters. With `full_batches` the scores of an image do not
-    depend on the batch that it is part of. SIGHUP starts processes with the present settings.
+    depend on the batch that it is part of. SIGHUP starts processes with the present settings,
+    networks and weights.
     """
-    name = f"\0darkroom-{os.getpid()}-{secrets.token_hex(8)}"
     gpus: list[int | None] = [*range(plan.gpus)] * plan.gpu_workers or [None]
-    addresses = {f"{name}-{number}": gpu for number, gpu in enumerate(gpus)}
     running = settings
     with ExitStack() as stack:
         listening = stack.enter_context(given or bind(settings.host, settings.port))
@@ -92,6 +91,10 @@ def run(
         descriptors = [*(each.fileno() for each in sockets), counters.fd or 0]
 
         def groups(settings: Settings) -> Groups:
+            # Workers with new weights have addresses of their own: each request is computed by the
+            # weights that its front end names.
+            name = f"\0darkroom-{os.getpid()}-{secrets.token_hex(8)}"
+            addresses = {f"{name}-{number}": gpu for number, gpu in enumerate(gpus)}
             shown = settings.model_dump(mode="json")
             patience = settings.drain_timeout + 5
             orders = {

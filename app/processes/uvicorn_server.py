@@ -285,7 +285,7 @@ def _reload(service: Service) -> None:
     if later:
         log.warning("these settings need a restart: %s", ", ".join(later))
     reconfigure(service, found)
-    log.info("the settings were read again")
+    log.info("the settings were read again; networks and weights are read at a start only")
 
 
 def reconfigure(service: Service, settings: Settings) -> None:

@@ -1,5 +1,6 @@
 """A server of several processes: front ends, a worker, and what happens when one is killed."""
 
+import hashlib
 import os
 import signal
 import socket
@@ -11,7 +12,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+import safetensors.torch
+import torch
 
+from models.networks.registry import BUNDLED
 from tests.edge import listens
 from tests.pictures import jpeg
 from tests.server import PATIENCE, Served, children, get, gone, post, serving, until
@@ -135,20 +139,36 @@ def test_a_database_of_jobs_that_can_never_work_ends_the_server(
 
 
 @pytest.mark.slow
-def test_a_rolling_restart_costs_no_request_and_brings_new_settings(tmp_path: Path) -> None:
-    file = tmp_path / "darkroom.env"
-    file.write_text("DARKROOM_MAX_IMAGES_PER_REQUEST=8\n")
-    ending, statuses = threading.Event(), list[int]()
+def test_a_rolling_restart_costs_no_request_and_brings_new_settings_and_weights(
+    tmp_path: Path,
+) -> None:
+    file, weights = tmp_path / "darkroom.env", tmp_path / "mine.safetensors"
+    labels = {n: tmp_path / f"{n}.txt" for n in (8, 1)}
+
+    def write(most: int, state: dict[str, torch.Tensor]) -> str:
+        """Write the settings and the weights; return the digest of the weights."""
+        labels[most].write_text("".join(f"{n} of {most}\n" for n in range(10)))
+        lines = f"MAX_IMAGES_PER_REQUEST={most}", f"WEIGHTS_LABELS={labels[most]}"
+        file.write_text("".join(f"DARKROOM_{line}\n" for line in lines))
+        safetensors.torch.save_file(state, tmp_path / "part")
+        (tmp_path / "part").replace(weights)
+        return hashlib.sha256(weights.read_bytes()).hexdigest()
+
+    state = safetensors.torch.load_file(BUNDLED.path)
+    digest, ending, found = write(8, state), threading.Event(), list[tuple[int, str, str]]()
 
     def client(server: Served) -> None:
         with httpx.Client(timeout=PATIENCE) as kept:
             while not ending.wait(0.02):  # some hundred requests a second
                 reply = kept.post(url(server, "/classify"), content=jpeg(), headers=RAW)
-                statuses.append(reply.status_code)
+                body = reply.json()
+                best = body["results"][0]["predictions"][0]["label"]
+                found.append((reply.status_code, body["model"]["sha256"], best))
 
-    with serving(*FLAGS, "--settings-file", str(file)) as server, ThreadPoolExecutor(4) as clients:
+    given = ("--weights", str(weights), "--precision", "fp32", "--settings-file", str(file))
+    with serving(*TREE, *given) as server, ThreadPoolExecutor(4) as clients:
         before = set(children(server.process.pid).values())
-        file.write_text("DARKROOM_MAX_IMAGES_PER_REQUEST=1\n")
+        new = write(1, {**state, "fc.weight": -state["fc.weight"]})
         running = [clients.submit(client, server) for _ in range(4)]
         try:
             server.process.send_signal(signal.SIGHUP)
@@ -157,7 +177,10 @@ def test_a_rolling_restart_costs_no_request_and_brings_new_settings(tmp_path: Pa
             ending.set()
         for each in running:
             each.result()
-        assert set(statuses) == {200}
+        assert {each[:2] for each in found} == {(200, digest), (200, new)}
+        best = {(sha256, label) for _, sha256, label in found}
+        assert len({label.split()[0] for _, label in best}) == len(best) == 2
+        assert {(sha256, label[-1]) for sha256, label in best} == {(digest, "8"), (new, "1")}
         two = {"images": [{"url": "http://localhost/a"}, {"url": "http://localhost/b"}]}
         refused = post(url(server, "/classify"), json=two)
     assert refused.status_code in (413, 422)

@@ -208,10 +208,11 @@ class Supervisor:
 
     `on_exit` gets the id of each process that ended, `on_stop` is called when the shutdown begins,
     `on_ready` once, when all processes can work for the first time. On SIGUSR2 all processes are
-    replaced, one after the other; on SIGHUP as well, by the processes that `reload` returns, unless
-    it raises an error. The new process, which has the order `replaces`, can work before the old one
-    leaves. A replacement that fails ends the round: the processes that have not been replaced
-    continue.
+    replaced; on SIGHUP as well, by the processes that `reload` returns, unless it raises an error.
+    The new process, which has the order `replaces`, can work before the old one leaves. The last
+    group is replaced one process after the other; the old processes of the groups before it leave
+    only after that, because the old processes of the last group need them. A replacement that fails
+    ends the round: the processes that have not been replaced continue.
     """
 
     def __init__(
@@ -231,7 +232,7 @@ class Supervisor:
         self._children: set[Child] = set()
         """All processes that have not ended."""
         self._keepers: dict[str, list[asyncio.Task[None]]] = {name: [] for name in self._specs}
-        self._wanted: asyncio.Queue[list[ProcessSpec]] = asyncio.Queue()
+        self._wanted: asyncio.Queue[list[list[ProcessSpec]]] = asyncio.Queue()
         """The processes of each round of replacements to come."""
         self._stop = asyncio.Event()
         self._urgency = 0
@@ -371,48 +372,69 @@ class Supervisor:
             except Exception as error:  # the server is protected: nothing changes
                 log.error("nothing was reloaded: %s", error)
                 return
-        self._wanted.put_nowait([specs[name] for name in self._specs if name in specs])
+        names = [[spec.name for spec in group] for group in self._groups]
+        self._wanted.put_nowait([[specs[n] for n in group if n in specs] for group in names])
 
     async def _replace(self) -> None:
         """Replace processes in rounds, which follow each other."""
         while True:
-            specs = await self._wanted.get()
-            log.info("replacing %d processes", len(specs))
-            for spec in specs:
-                if not await self._replaced(spec):
-                    log.error("%s could not be replaced; the rest stays as it is", spec.name)
+            *first, last = await self._wanted.get()
+            log.info("replacing %d processes", sum(map(len, (*first, last))))
+            for specs in (*first, *([spec] for spec in last)):
+                if not await self._succeeded(specs):
+                    text = "%s could not be replaced; the rest stays as it is"
+                    log.error(text, ", ".join(spec.name for spec in specs))
                     break
+                if specs not in first:
+                    await self._left(*specs)
             else:
+                for group in reversed(first):
+                    await asyncio.gather(*map(self._left, group))
                 log.info("all processes have been replaced")
 
-    async def _replaced(self, spec: ProcessSpec) -> bool:
-        """Replace a process; return whether a process with this specification works."""
-        name, old = spec.name, self._running.get(spec.name)
-        try:
-            new = await self._start(spec, replaces=True)
-        except OSError as error:  # no memory, no descriptors: a later round may work
-            log.error("%s could not be started: %s", name, error)
-            return False
-        keeper, end = self._begin(name, new), time.monotonic() + START
-        while new in self._children and not new.ready.is_set() and time.monotonic() < end:  # noqa: ASYNC110 (three events)
+    async def _succeeded(self, specs: Sequence[ProcessSpec]) -> bool:
+        """Start processes, which all take the names of running processes once all can work.
+
+        Return whether they do; otherwise they are ended, and the running processes keep the names.
+        """
+        new: dict[str, Child] = {}
+        keepers, end = [], time.monotonic() + START
+        for spec in specs:
+            try:
+                new[spec.name] = await self._start(spec, replaces=True)
+            except OSError as error:  # no memory, no descriptors: a later round may work
+                log.error("%s could not be started: %s", spec.name, error)
+                break
+            keepers.append(self._begin(spec.name, new[spec.name]))
+        alive, able = len(new) == len(specs), False
+        while alive and not able and time.monotonic() < end:
             await asyncio.sleep(LOOK)
-        works = new in self._children and new.ready.is_set()
-        if works:
-            self._specs[name] = spec
-        if not works or old is None or self._running.get(name) is not old:
-            # It died meanwhile, or the old one did, whose successor has its place.
-            new.send(signal.SIGKILL)
-            await asyncio.wait([keeper])
-            return works
-        # From here on the keeper of the new process restarts it. It is registered before the old
-        # one is told to leave, so that an end of the old one is not taken for a failure.
-        self._running[name] = new
-        old.tell(LEAVE)
-        *leaving, _ = self._keepers[name]
-        _, late = await asyncio.wait(leaving, timeout=spec.patience)
-        if late:
-            log.error("%s did not leave within %s s and is killed", name, spec.patience)
-            old.send(signal.SIGKILL)
-            await asyncio.wait(late)
+            alive = self._children.issuperset(new.values())
+            # A process that died meanwhile is first started again: its keeper would do that later.
+            able = all(name in self._running and new[name].ready.is_set() for name in new)
+        if alive and able:
+            # From here on the keepers of the new processes restart them. An end of the old ones,
+            # which are told to leave later, is not taken for a failure.
+            self._running.update(new)
+            self._specs.update((spec.name, spec) for spec in specs)
+            return True
+        for child in new.values():
+            child.send(signal.SIGKILL)
+        if keepers:
+            await asyncio.wait(keepers)
+        return False
+
+    async def _left(self, spec: ProcessSpec) -> None:
+        """Let the processes leave whose name another process has taken."""
+        name, (*leaving, keeper) = spec.name, self._keepers[spec.name]
+        old = [c for c in self._children if c.name == name and c is not self._running.get(name)]
+        for child in old:
+            child.tell(LEAVE)
+        if leaving:
+            _, late = await asyncio.wait(leaving, timeout=spec.patience)
+            if late:
+                log.error("%s did not leave within %s s and is killed", name, spec.patience)
+                for child in old:
+                    child.send(signal.SIGKILL)
+                await asyncio.wait(late)
         self._keepers[name] = [keeper]
-        return True

@@ -142,7 +142,7 @@ def test_a_process_that_gives_no_sign_of_life_is_replaced(
     assert lives.pids[0] != lives.pids[1]
 
 
-def test_processes_are_replaced_one_by_one_and_the_new_one_works_before_the_old_one_leaves(
+def test_new_processes_of_all_groups_work_before_an_old_one_of_the_first_group_leaves(
     lives: Lives,
 ) -> None:
     made = lives.supervisor([lives.spec("one")], [lives.spec("two")])
@@ -150,7 +150,7 @@ def test_processes_are_replaced_one_by_one_and_the_new_one_works_before_the_old_
     assert supervise(made, both, sends(signal.SIGUSR2), all_four) == 0
     first = {name: int(pid) for name, pid, _ in lives.lines()[:2]}
     assert [name for name, _, _ in lives.lines()[2:]] == ["one", "two"]
-    assert lives.left == [first["one"], first["two"]]
+    assert lives.left == [first["two"], first["one"]]
 
 
 def test_sighup_replaces_processes_by_ones_with_new_orders_unless_those_are_wrong(
@@ -185,11 +185,12 @@ def test_a_replacement_that_has_worked_ends_no_other_process(lives: Lives) -> No
 def test_a_replacement_that_never_works_leaves_the_old_process_alone(
     lives: Lives, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broken = lives.spec(code=3, broken=True)
-    made = lives.supervisor([lives.spec()], reload=lambda: [[broken]])
+    broken, front = lives.spec(code=3, broken=True), [lives.spec("front")]
+    old = [lives.spec(), lives.spec("two")]
+    made = lives.supervisor(old, front, reload=lambda: [[broken, old[1]], front])
     given_up = lambda: "could not be replaced" in caplog.text  # noqa: E731
-    assert supervise(made, lambda: len(lives) == 1, sends(signal.SIGHUP), given_up) == 0
-    assert lives.ended == lives.pids[::-1]
+    assert supervise(made, lambda: len(lives) == 3, sends(signal.SIGHUP), given_up) == 0
+    assert {*lives.ended[-3:]} == {*lives.pids[:3]}
     assert not lives.left
 
 
