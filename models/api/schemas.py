@@ -21,7 +21,7 @@ class InfoOptions(BaseModel):
     )
 
 
-class ColourShare(BaseModel):
+class DominantColour(BaseModel):
     """One dominant colour of an image."""
 
     colour: str = Field(description="in sRGB as #rrggbb")
@@ -50,7 +50,7 @@ class ImageDescription(BaseModel):
         None, description="perceptual hash, 16 hexadecimal digits: alike images differ in few bits"
     )
     blurhash: str | None = Field(None, description="BlurHash of 4 × 3 components, on white")
-    colours: list[ColourShare] | None = Field(
+    colours: list[DominantColour] | None = Field(
         None, description="up to five dominant colours, the most frequent first"
     )
 
