@@ -34,11 +34,16 @@ OWN: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 """The architecture, its arguments and the changed preprocessing of small networks, by name."""
 
 
+def described(name: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Return the entry of a small network, or else of timm's architecture of this name."""
+    return OWN.get(name, (name, {}, {}))
+
+
 @functools.cache
 def network(name: str) -> Any:
     """Return a network of timm with random weights, which are always the same."""
     timm = pytest.importorskip("timm")
-    architecture, arguments, _ = OWN[name]
+    architecture, arguments, _ = described(name)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(7)
         made = timm.create_model(architecture, **{"num_classes": N_CLASSES, **arguments})
@@ -49,7 +54,7 @@ def network(name: str) -> Any:
 
 def save(name: str, parent: Path) -> Path:
     """Write the folder of a network below `parent` as timm writes it, and return it."""
-    made, (architecture, arguments, changes) = network(name), OWN[name]
+    made, (architecture, arguments, changes) = network(name), described(name)
     folder = parent / name
     folder.mkdir()
     config = {

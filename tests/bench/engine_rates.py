@@ -9,28 +9,32 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
 from models.codec import ImageFormat, decode, encode, encoded
 from models.domain.image import Image, Jpeg, Source
 from models.networks.registry import BUNDLED, RESNET18
-from models.settings import Optimize, Precision
+from models.settings import Optimize, Precision, Settings
 from tests.bench.images import jpegs, subsampled
 from tests.bench.report import report
+from tests.own_networks import save
 from workers.engines.cuda.classifying import Cropper
 from workers.engines.cuda.engine import CudaEngine
 from workers.engines.cuda.kernels import Kernels
 from workers.engines.cuda.network import GraphedNetwork
 from workers.engines.cuda.slot import GpuSlot
 from workers.engines.cuda.sources import BatchSources
-from workers.engines.model import load_state
+from workers.engines.model import load_models, load_state
 
 SECONDS = 1.0
 BATCH = 64
 MODEL_BATCH = 256
 ROOM = 1 << 25
 DEVICE = "cuda:0"
+TIMM = ("vit_base_patch16_224", "convnext_tiny", "efficientnet_b0")
 
 
 def hardware_rate(jpegs: Sequence[bytes]) -> float:
@@ -66,11 +70,24 @@ def hardware_rate(jpegs: Sequence[bytes]) -> float:
     return _rate(decode_all)
 
 
-def model_rate(optimize: str = "default") -> float:
-    """Return the images per second of the network alone: replays of the graph of the largest batch
+def own_network(architecture: str) -> GraphedNetwork:
+    """Return timm's architecture with random weights, served from a folder as users do."""
+    with TemporaryDirectory() as parent:
+        folder = save(architecture, Path(parent))
+        settings = Settings.model_validate({"networks": f"{folder}"})
+        (loaded,) = load_models(
+            settings,
+            DEVICE,
+            lambda spec, state: GraphedNetwork(state, Precision.AUTO, spec, MODEL_BATCH, DEVICE),
+        )
+    network: GraphedNetwork = loaded.network
+    return network
+
+
+def model_rate(network: GraphedNetwork) -> float:
+    """Return the images per second of a network alone: replays of the graph of the largest batch
     size.
     """
-    network = _network(MODEL_BATCH, Optimize(optimize))
     stream = torch.cuda.Stream()
     network.capture(stream)
 
@@ -155,7 +172,10 @@ def _rate(work: Callable[[], int]) -> float:
 
 
 def main() -> None:
-    """Measure all rates; the last line is one JSON object."""
+    """Measure all rates; the last line is one JSON object.
+
+    `--max` adds ResNet-18 with the setting `optimize=max`, `--timm` three networks of timm.
+    """
     mixed = jpegs(196)[1]
     small = [subsampled(each) for each in mixed]
     rates = {
@@ -164,10 +184,12 @@ def main() -> None:
         "preprocess_subsampled": preprocess_rate(small),
         "preprocess_mixed": preprocess_rate(mixed),
         "encode": encode_rate(small),
-        "model": model_rate(),
+        "model": model_rate(_network(MODEL_BATCH)),
     }
     if "--max" in sys.argv:
-        rates["model_optimize_max"] = model_rate("max")
+        rates["model_optimize_max"] = model_rate(_network(MODEL_BATCH, Optimize.MAX))
+    if "--timm" in sys.argv:
+        rates |= {name: model_rate(own_network(name)) for name in TIMM}
     report("engine_rates", **{name: int(rate) for name, rate in rates.items()})
 
 

@@ -41,11 +41,11 @@ def load(*folders: Path, **given: str) -> list[Loaded]:
     )
 
 
-def images() -> list[Image]:
+def images(photos: int = 20) -> list[Image]:
     random = np.random.default_rng(3)
     sizes = [(224, 224), (64, 64), (31, 77), (640, 333), (900, 70), (70, 900), (1, 1)]
     found = [Image(random.integers(0, 256, (*size, 3), np.uint8)) for size in sizes]
-    paths = sorted(PHOTOS.iterdir())[:20] if PHOTOS.is_dir() else []
+    paths = sorted(PHOTOS.iterdir())[:photos] if PHOTOS.is_dir() else []
     files = [as_image(codec.decode(path.read_bytes(), max_pixels=10**8).image) for path in paths]
     return found + [codec.flatten(each) for each in files]
 
@@ -66,6 +66,17 @@ def test_logits_and_embeddings_are_those_of_timm_s_own_evaluation(name: str, par
         assert np.abs(found[0] - expected).max() <= 1e-5 * max(1, np.abs(expected).max())
         assert made.features(crops).shape == (1, loaded.served.features)
         assert made.logits(crops).shape == (1, len(model.labels.labels))
+
+
+@pytest.mark.slow
+def test_logits_of_whole_architectures_are_those_of_timm(tmp_path: Path) -> None:
+    names = ("vit_tiny_patch16_224", "convnext_atto", "efficientnet_b0")
+    networks = [each.network for each in load(*(save(name, tmp_path) for name in names))]
+    for image in images(200):
+        for name, made in zip(names, networks, strict=True):
+            expected = evaluated(name, tmp_path / name, image.pixels)
+            found = made.logits(crop(image, made.spec.preprocessing)[None])[0]
+            assert np.abs(found - expected).max() <= 1e-5 * max(1, np.abs(expected).max())
 
 
 def test_a_checkpoint_of_timm_s_training_is_served(parent: Path, tmp_path: Path) -> None:
