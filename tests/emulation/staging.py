@@ -51,7 +51,7 @@ class NoStreams:
 class NoEvent:
     """Event that is always complete."""
 
-    def record(self) -> None:
+    def record(self, _stream: None) -> None:
         pass
 
 

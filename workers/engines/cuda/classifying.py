@@ -189,7 +189,7 @@ class Classifying:
         target, n = self.network.input, len(images)
         if given:
             values = _values_on_device(slot, given)
-            slot.marks.copied.record()
+            slot.marks.copied.record(slot.uploads)
             return partial(target[:n].copy_, values)
         rows, starts = self._cropper.place(images, slot)
         rows_at, starts_at = slot.tables.add(rows), slot.tables.add(starts)

@@ -360,4 +360,5 @@ class CudaEngine:
             decoder=None
             if self._nvjpeg is None
             else Decoder(self._nvjpeg, self._max_batch_size, self._states),
+            uploads=self._streams.upload,
         )

@@ -71,6 +71,8 @@ class Kernels:
     def __init__(self, cubins: CubinStore | None = None) -> None:
         check_majors()
         check_capability(cupy.cuda.Device().compute_capability)
+        self._device = torch.cuda.current_device()
+        self._streams: dict[int, Any] = {}
         try:
             self._functions = _from_cubins(
                 cubins or CubinStore(folders(cache_folder(), cache_folder()))
@@ -81,9 +83,16 @@ class Kernels:
 
     def launch(self, name: str, blocks: int, threads: int, arguments: Sequence[Any]) -> None:
         """Start a kernel on torch's current stream; do nothing when there are no blocks."""
-        if blocks:
-            with cupy.cuda.Stream.from_external(torch.cuda.current_stream()):
-                self._functions[name]((blocks,), (threads,), tuple(arguments))
+        if not blocks:
+            return
+        # Where torch must find the current device itself, this costs more than the launch.
+        current = torch.cuda.current_stream(self._device)
+        stream = self._streams.get(current.cuda_stream)
+        if stream is None:
+            stream = cupy.cuda.Stream.from_external(current)
+            self._streams[current.cuda_stream] = stream
+        with stream:
+            self._functions[name]((blocks,), (threads,), tuple(arguments))
 
 
 def _from_cubins(store: CubinStore) -> Mapping[str, Any]:

@@ -166,6 +166,8 @@ class GpuSlot:
     marks: Marks
     jpeg_blocks: JpegBlocks
     decoder: Decoder | None
+    uploads: torch.cuda.Stream | None = None
+    """The stream of its uploads, which is torch's current stream then; None is the default one."""
     jobs: Sequence[Job] = ()
     failed: dict[int, ServiceError] = field(default_factory=dict)
     refusal: ServiceError | None = None
@@ -238,10 +240,11 @@ class Streams:
         Here the device is known, and each thread is on the default stream before.
         """
         torch.cuda.set_stream(stream)
+        torch.cuda.nvtx.range_push(name)
         try:
-            with torch.cuda.nvtx.range(name):
-                yield
+            yield
         finally:
+            torch.cuda.nvtx.range_pop()
             torch.cuda.set_stream(self._default)
 
 

@@ -2,10 +2,10 @@
 
 import logging
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from models.codec import pixels_of
@@ -65,7 +65,8 @@ class BatchSources:
         self.planar: list[int] = []
 
     def place(self, images: Sequence[Source]) -> Table:
-        """Start all copies and decoding on the current stream; return a SOURCE row for each image.
+        """Start all copies and decoding on `slot.uploads`, the current stream; return a SOURCE row
+        for each image.
 
         JPEGs that the engines refuse are decoded on the CPU; `slot.jpeg_blocks` tells, when the
         batch is done, which further files must be. An image that cannot be decoded gets the row of
@@ -86,7 +87,7 @@ class BatchSources:
             rows[[*encoded]] = planes([*encoded.values()], slot.second)
             data = [each.data for each in encoded.values()]
             files[[*encoded]] = [(f.__array_interface__["data"][0], len(f)) for f in data]
-        slot.marks.copied.record()
+        slot.marks.copied.record(slot.uploads)
         for group in groups.values():
             self._decode(images, group, rows, files[group])
         if encoded:  # after decoding has begun, so that the engines do not wait for it
@@ -111,7 +112,8 @@ class BatchSources:
         destinations["pitch"][:, :3] = rows["pitch"][group]
         assert self._slot.decoder is not None
         try:
-            stream = torch.cuda.current_stream().cuda_stream
+            uploads = self._slot.uploads
+            stream = 0 if uploads is None else uploads.cuda_stream
             self._slot.decoder.decode(addresses, lengths, destinations, stream)
         except NvJpegError as error:
             log.warning("%d JPEGs are decoded on the CPU: %s", len(group), error)
@@ -140,18 +142,33 @@ class BatchSources:
 def planes(jpegs: Sequence[Jpeg], region: Region) -> Table:
     """Reserve memory for the planes of JPEGs as they are stored, and return a row for each."""
     rows = np.zeros(len(jpegs), SOURCE)
-    turned = [each.orientation >= 5 for each in jpegs]
-    upright = np.array([(each.width, each.height) for each in jpegs])
-    luma = np.where(np.array(turned)[:, None], upright[:, ::-1], upright)
-    rows["width"], rows["height"] = luma.T
-    rows["kind"] = [KINDS[each.subsampling] for each in jpegs]
-    rows["orientation"] = [each.orientation for each in jpegs]
-    halved = np.array([HALVED[each.subsampling] for each in jpegs])
-    # This rounds up where the chroma is halved, and changes nothing elsewhere.
-    chroma = (luma + halved) >> halved
-    chroma[rows["kind"] == KINDS[Subsampling.GREY]] = 0
-    sizes = np.stack([luma, chroma, chroma], axis=1)
-    rows["pitch"] = -(-sizes[..., 0] // PITCH) * PITCH
-    n_bytes = rows["pitch"] * sizes[..., 1]
+    layouts = [_layout(j.height, j.width, j.subsampling, j.orientation) for j in jpegs]
+    *columns, sizes = zip(*layouts, strict=True)
+    for name, column in zip(_COLUMNS, columns, strict=True):
+        rows[name] = column
+    n_bytes = np.array(sizes)
     rows["plane"] = np.where(n_bytes > 0, region.take_all(n_bytes), 0)
     return rows
+
+
+_COLUMNS = ("width", "height", "kind", "orientation", "pitch")
+
+
+@lru_cache(maxsize=1024)
+def _layout(height: int, width: int, subsampling: Subsampling, orientation: int) -> tuple[Any, ...]:
+    """Return the values of `_COLUMNS` and the bytes of the three planes of a JPEG whose upright
+    image has this size, in pixels.
+
+    A cache makes this cheap: arrays of a few numbers cost as much as decoding a photo.
+    """
+    if orientation >= 5:
+        height, width = width, height
+    kind, (across, down) = KINDS[subsampling], HALVED[subsampling]
+    # This rounds up where the chroma is halved, and changes nothing elsewhere.
+    chroma = (width + across) >> across, (height + down) >> down
+    if subsampling is Subsampling.GREY:
+        chroma = 0, 0
+    sizes = [(width, height), chroma, chroma]
+    pitches = [-(-across // PITCH) * PITCH for across, _ in sizes]
+    n_bytes = [pitch * rows for pitch, (_, rows) in zip(pitches, sizes, strict=True)]
+    return width, height, kind, orientation, pitches, n_bytes

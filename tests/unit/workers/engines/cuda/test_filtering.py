@@ -6,7 +6,6 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image as PillowImage
 
 from models.codec import Encoding, ImageFormat, encode, pixels_of
@@ -151,15 +150,6 @@ def test_the_tables_of_many_tiles_need_none_of_the_room_for_uploads() -> None:
     images = [Image(noise(9, 7 + n, 3)) for n in range(16)]
     for found, image in zip(ran(chain, images), images, strict=True):
         assert np.array_equal(found, specified(chain, image.pixels))
-
-
-@pytest.fixture(autouse=True)
-def no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stream:
-        cuda_stream = 0
-
-    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
-    assert CPU.type == "cpu"
 
 
 def upsampled(plane: np.ndarray[Any, Any], wide: int, high: int, shape: tuple[int, int]) -> Any:
