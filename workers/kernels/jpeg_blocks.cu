@@ -18,7 +18,7 @@
 //
 // A file is whole if no code is unknown, no block has more than 64 coefficients, the number of
 // blocks is that of the image, and less than a byte is left behind the last block.
-#include "kernels/headers/common.cuh"
+#include "kernels/headers/scan.cuh"
 
 // A file of a batch: `FILE` of workers/engines/cuda/jpeg_blocks.py. It lies at `address`, often in
 // memory of the host, which is slow to read, and this kernel copies it to `offset` of its memory.
@@ -37,74 +37,39 @@ struct JpegScan {
 
 const int SOF0 = 0xC0, DHT = 0xC4, SOS = 0xDA;  // markers of segments
 const int JPEG_THREADS = 512;                   // of the block that decodes a file
-const int CODE_BITS = 9;                        // bits of a code that one look into a table decodes
+const int CODE_BITS = 11;                       // bits that one look into a table decodes
 const int LEAST_PIECE = 64;                     // bytes of a piece
 const int SYNC_ROUNDS = 8;                      // rounds that any file may take
 const int SYNC_BYTES = 1 << 16;  // bytes that one thread may decode if these are more rounds
+const int VECTORS = 8;           // vectors that a thread copies at a time
+
+// A step of the decoder: the bits of codes and their values, and the coefficients that they are
+// (<< 8). It is added to the state of a decoder: a bit of a word, below 64, and the next coefficient
+// (<< 8).
+const u32 END = 0x80;                  // a flag of a step: its last code ends the block
+const u32 NO_STEP = 0x7F00;            // more coefficients than any block has
+const u32 LAST_STATE = 64 << 8 | 255;  // the largest state without too many coefficients
 
 struct HuffmanCodes {
-    u16 direct[1 << CODE_BITS];  // length << 8 | symbol by the next bits, 0 if the code is longer
+    u16 steps[1 << CODE_BITS];  // all whole codes in the next bits, up to the end of a block
     u16 first[17], count[17], offset[17];
     u8 symbols[256];
 };
 
-// The bits of the data, without the 0 that an encoder writes behind each 0xFF.
-struct JpegBits {
-    const u8* data;
-    u32 size, at;  // bytes in all, and the next byte to take
-    u64 taken;     // the bits that were taken and not used, the next one highest
-    int n;         // their number
-    u32 stuffed;   // a bit for each byte that was taken, the last one lowest: a 0 followed it
-
-    // Take bytes until there are more than 32 bits, which is more than a code and its value have,
-    // or the data have ended.
-    __device__ inline void fill()
-    {
-        if (n <= 32 && at + 4 <= size) {
-            u32 word = __byte_perm(word_at(data + at), 0, 0x0123);
-            if (((~word - 0x01010101) & word & 0x80808080) == 0) {  // no byte is 0xFF
-                taken |= (u64)word << (32 - n);
-                n += 32;
-                at += 4;
-                stuffed <<= 4;
-            }
-        }
-        while (n <= 32 && at < size) {
-            u32 byte = data[at++];
-            u32 zero = byte == 0xFF && at < size && data[at] == 0;
-            at += zero;
-            stuffed = stuffed << 1 | zero;
-            taken |= (u64)byte << (56 - n);
-            n += 8;
-        }
-    }
-
-    __device__ inline void drop(int bits)
-    {
-        taken <<= bits;
-        n -= bits;
-    }
-
-    // Return the place in the data of the byte that the next bit belongs to.
-    __device__ inline u32 byte() const
-    {
-        int bytes = (n + 7) / 8;
-        return at - bytes - __popc(stuffed & ((1u << bytes) - 1));
-    }
-};
-
-// A place between two codes: byte and bit, block of the unit, and the next coefficient.
-__device__ inline u64 place_of(u32 byte, int bit, int block, int next)
+// A place between two codes: bit, block of the unit, and the next coefficient.
+__device__ inline u64 place_of(u32 bit, int block, int next)
 {
-    return (u64)byte << 32 | bit << 16 | block << 8 | next;
+    return (u64)bit << 16 | block << 8 | next;
 }
 
-__device__ inline u32 longer_code(const HuffmanCodes& codes, u32 bits, int shortest, int longest)
+// Return the step of the code at the beginning of 16 bits, which has at most `longest` bits, or 0.
+__device__ inline u32 step_of(const HuffmanCodes& codes, u32 bits, bool ac, int longest)
 {
-    for (int length = shortest; length <= longest; length++) {
+    for (int length = 1; length <= longest; length++) {
         u32 index = (bits >> (16 - length)) - codes.first[length];
-        if (index < codes.count[length])
-            return length << 8 | codes.symbols[codes.offset[length] + index];
+        if (index >= codes.count[length]) continue;
+        u32 symbol = codes.symbols[codes.offset[length] + index];
+        return length + (symbol & 15) | ((symbol >> 4) + 1) << 8 | (ac && !symbol ? END : 0);
     }
     return 0;
 }
@@ -174,11 +139,47 @@ __device__ inline void make_codes(HuffmanCodes* codes, const JpegScan& scan, con
     }
     __syncthreads();
     for (int i = threadIdx.x; i < 4 << CODE_BITS; i += JPEG_THREADS) {
+        bool ac = i >> CODE_BITS >= 2;
         HuffmanCodes& own = codes[i >> CODE_BITS];
-        u32 bits = i & ((1 << CODE_BITS) - 1);
-        own.direct[bits] = longer_code(own, bits << (16 - CODE_BITS), 1, CODE_BITS);
+        u32 bits = (i & ((1 << CODE_BITS) - 1)) << (16 - CODE_BITS), steps = 0;
+        for (int left = CODE_BITS;;) {
+            u32 step = step_of(own, bits, ac, min(left, 16));
+            left -= step & 31;
+            if (!step || steps && left < 0) break;
+            steps += step;
+            bits = bits << (step & 31) & 0xFFFF;
+            if (!ac || step & END || left <= 0) break;
+        }
+        own.steps[i & ((1 << CODE_BITS) - 1)] = steps ? steps : NO_STEP;
     }
     __syncthreads();
+}
+
+// Move the bytes `start` to `last` of a file to its beginning, without the 0 that an encoder writes
+// behind each 0xFF, as words whose highest byte is the first; return their number.
+__device__ inline u32 move_data(u8* file, u32 start, u32 last, u32 (*totals)[JPEG_THREADS / 32])
+{
+    u32 size = 0;
+    for (u32 first = start / 8 * 8, turn = 0; first < last; first += 8 * JPEG_THREADS, turn ^= 1) {
+        u32 at = first + 8 * threadIdx.x, kept = 0;
+        u64 bytes = at < last ? *(const u64*)(file + at) : 0;
+        u32 before = at < last ? file[at - 1] : 0;
+        for (int k = 0; k < 8; k++) {
+            u32 byte = bytes >> 8 * k & 255;
+            bool stuffed = byte == 0 && before == 0xFF && at + k > start;
+            kept |= (at + k >= start && at + k < last && !stuffed) << k;
+            before = byte;
+        }
+        u32 upto = scan_warp((u32)__popc(kept));
+        if (threadIdx.x % 32 == 31) totals[turn][threadIdx.x / 32] = upto;
+        __syncthreads();  // all have read their bytes
+        u32 to = size + before_thread((u32)__popc(kept), upto, totals[turn]);
+        for (int k = 0; k < 8; k++)
+            if (kept >> k & 1) file[to++ ^ 3] = bytes >> 8 * k;
+        for (int warp = 0; warp < JPEG_THREADS / 32; warp++) size += totals[turn][warp];
+    }
+    __syncthreads();
+    return size;
 }
 
 // `whole` of each file becomes 1 or 0. The files begin and are copied in whole vectors of 16 bytes.
@@ -188,62 +189,75 @@ extern "C" __global__ void __launch_bounds__(JPEG_THREADS)
     __shared__ JpegFile given;
     __shared__ HuffmanCodes codes[4];
     __shared__ u64 ends[JPEG_THREADS];
+    __shared__ u32 totals[2][JPEG_THREADS / 32];
     __shared__ int total;
     __shared__ JpegScan scan;
     if (threadIdx.x == 0) given = files[blockIdx.x];
     __syncthreads();
     u8* file = memory + given.offset;
-    for (u32 i = threadIdx.x; i < (given.size + 15) / 16; i += JPEG_THREADS)
-        ((uint4*)file)[i] = ((const uint4*)given.address)[i];
+    u32 vectors = (given.size + 15) / 16;
+    for (u32 first = threadIdx.x; first < vectors; first += VECTORS * JPEG_THREADS) {
+        uint4 copied[VECTORS];  // all are on their way from the host at the same time
+#pragma unroll
+        for (u32 k = 0, i = first; k < VECTORS; k++, i += JPEG_THREADS)
+            if (i < vectors) copied[k] = ((const uint4*)given.address)[i];
+#pragma unroll
+        for (u32 k = 0, i = first; k < VECTORS; k++, i += JPEG_THREADS)
+            if (i < vectors) ((uint4*)file)[i] = copied[k];
+    }
     __syncthreads();
     u32 last = given.size - 2;  // where the EOI begins
     if (threadIdx.x == 0) scan = find_scan(file, last);
     __syncthreads();
     make_codes(codes, scan, file);
-    const u8* data = file + scan.start;
-    u32 size = last - scan.start,
-        piece = max(LEAST_PIECE, (int)((size + JPEG_THREADS - 1) / JPEG_THREADS));
-    u32 byte = min(threadIdx.x * piece, size), end = min(byte + piece, size);
-    if (byte > 0 && byte < size && data[byte] == 0 && data[byte - 1] == 0xFF) byte++;
-    u64 start = place_of(byte, 0, 0, 0);
-    int blocks = 0, rest = 0;
+    u32 size = move_data(file, scan.start, last, totals);
+    u32 piece = max(LEAST_PIECE, (int)((size + JPEG_THREADS - 1) / JPEG_THREADS));
+    u32 byte = min(threadIdx.x * piece, size), end = 8 * min(byte + piece, size), limit = 8 * size;
+    u64 start = place_of(8 * byte, 0, 0);
+    int blocks = 0;
     bool wrong = false, again = true, changed = true;
     int rounds = min(JPEG_THREADS, max(SYNC_ROUNDS, (int)(SYNC_BYTES / piece)));
     for (int round = 0; round < rounds && changed; round++) {
         if (again) {
-            JpegBits bits = {data, size, (u32)(start >> 32), 0, 0, 0};
-            int block = start >> 8 & 255, next = start & 255;
-            bits.fill();
-            bits.drop(start >> 16 & 255);
+            u32 at = start >> 16, state = (start & 255) << 8 | at % 32, step = 0;
+            const u32* data = (const u32*)file + at / 32;
+            u32 high = data[0], low = data[1], later = data[2];
+            int left = end - at / 32 * 32, block = start >> 8 & 255;
+            u32 selectors = scan.selectors >> 2 * block;
             blocks = 0;
             wrong = false;
-            for (;;) {
-                bits.fill();
-                if (bits.at >= end && bits.byte() >= end) break;
-                u32 selector = scan.selectors >> 2 * block;
-                const HuffmanCodes& own = codes[next ? 2 + (selector >> 1 & 1) : selector & 1];
-                u32 peeked = bits.taken >> 48;
-                u32 code = own.direct[peeked >> (16 - CODE_BITS)];
-                if (!code) code = longer_code(own, peeked, CODE_BITS + 1, 16);
-                int length = code >> 8, symbol = code & 255;
-                if (bits.n < (code ? length + (symbol & 15) : 16)) break;  // the data have ended
-                if (!code) {
-                    wrong = true;
-                    bits.drop(1);
-                    next = 0;
-                    continue;
+            while ((int)(state & 31) < left) {
+                const HuffmanCodes& own =
+                    codes[state >> 8 ? 2 + (selectors >> 1 & 1) : selectors & 1];
+                u32 bits = __funnelshift_l(low, high, state);
+                step = own.steps[bits >> (32 - CODE_BITS)];
+                if (state + step > LAST_STATE) {  // a longer code, or too many codes for the block
+                    step = step_of(own, bits >> 16, state >> 8, 16);
+                    if (!step && limit - (end - left + (state & 31)) < 16) step = 1 << 8 | 31;
+                    wrong |= !step || state + step > LAST_STATE;
+                    if (!step) state = state & 31, step = 1;
                 }
-                bits.drop(length + (symbol & 15));
-                if (next == 0) next = 1;
-                else next = symbol ? next + (symbol >> 4) + 1 : 64;
-                if (next < 64) continue;
-                wrong |= next > 64;
-                next = 0;
-                blocks++;
-                if (++block == scan.per_unit) block = 0;
+                state += step;
+                if (state & 32) {
+                    high = low, low = later, later = data[3];
+                    data++;
+                    left -= 32;
+                }
+                if (state >> 8 >= 64 || state & END) {
+                    state = 0 | state & 31;
+                    blocks++;
+                    if (++block == scan.per_unit) block = 0;
+                    selectors = scan.selectors >> 2 * block;
+                }
+                state &= 0xFF1F;
             }
-            rest = bits.at < size ? 8 : bits.n;
-            ends[threadIdx.x] = place_of(bits.byte(), -bits.n & 7, block, next);
+            at = end - left + (state & 31);
+            u32 next = state >> 8;
+            if (at >= limit) {  // the data have ended, before the end of the last code if beyond
+                wrong |= at > limit ? next != 1 || at - limit + 8 <= (step & 31) : next != 0;
+                at = limit, next = 0;
+            }
+            ends[threadIdx.x] = place_of(at, block, next);
         }
         __syncthreads();
         u64 before = threadIdx.x ? ends[threadIdx.x - 1] : start;
@@ -255,8 +269,5 @@ extern "C" __global__ void __launch_bounds__(JPEG_THREADS)
     wrong = __syncthreads_or(wrong);
     atomicAdd(&total, blocks);
     __syncthreads();
-    if (threadIdx.x == JPEG_THREADS - 1) {
-        bool between = (ends[threadIdx.x] & 0xFFFF) == 0;
-        files[blockIdx.x].whole = !wrong && !changed && between && rest < 8 && total == scan.blocks;
-    }
+    if (threadIdx.x == 0) files[blockIdx.x].whole = !wrong && !changed && total == scan.blocks;
 }
