@@ -52,7 +52,7 @@ const u32 LAST_STATE = 64 << 8 | 255;  // the largest state without too many coe
 
 struct HuffmanCodes {
     u16 steps[1 << CODE_BITS];  // all whole codes in the next bits, up to the end of a block
-    u16 first[17], count[17], offset[17];
+    u16 ends[17], symbol[17];   // of each length: 16 bits behind its codes, and symbol of code 0
     u8 symbols[256];
 };
 
@@ -65,13 +65,12 @@ __device__ inline u64 place_of(u32 bit, int block, int next)
 // Return the step of the code at the beginning of 16 bits, which has at most `longest` bits, or 0.
 __device__ inline u32 step_of(const HuffmanCodes& codes, u32 bits, bool ac, int longest)
 {
-    for (int length = 1; length <= longest; length++) {
-        u32 index = (bits >> (16 - length)) - codes.first[length];
-        if (index >= codes.count[length]) continue;
-        u32 symbol = codes.symbols[codes.offset[length] + index];
-        return length + (symbol & 15) | ((symbol >> 4) + 1) << 8 | (ac && !symbol ? END : 0);
-    }
-    return 0;
+    int length = 1;
+#pragma unroll
+    for (int shorter = 1; shorter <= 16; shorter++) length += bits >= codes.ends[shorter];
+    if (length > longest) return 0;
+    u32 symbol = codes.symbols[(bits >> (16 - length)) + codes.symbol[length] & 255];
+    return length + (symbol & 15) | ((symbol >> 4) + 1) << 8 | (ac && !symbol ? END : 0);
 }
 
 __device__ inline u32 big_endian(const u8* bytes) { return bytes[0] << 8 | bytes[1]; }
@@ -126,7 +125,7 @@ __device__ inline void make_codes(HuffmanCodes* codes, const JpegScan& scan, con
         u32 code = 0, offset = 0, table = scan.tables[threadIdx.x];
         for (int length = 1; length <= 16; length++) {
             u32 count = table ? file[table + length - 1] : 0;
-            own.first[length] = code, own.count[length] = count, own.offset[length] = offset;
+            own.ends[length] = code + count << (16 - length), own.symbol[length] = offset - code;
             offset += count;
             code = (code + count) << 1;
         }
@@ -134,7 +133,7 @@ __device__ inline void make_codes(HuffmanCodes* codes, const JpegScan& scan, con
     __syncthreads();
     for (int i = threadIdx.x; i < 4 * 256; i += JPEG_THREADS) {
         HuffmanCodes& own = codes[i / 256];
-        if (i % 256 < own.offset[16] + own.count[16])
+        if (scan.tables[i / 256] && scan.tables[i / 256] + 16 + i % 256 < scan.start)
             own.symbols[i % 256] = file[scan.tables[i / 256] + 16 + i % 256];
     }
     __syncthreads();
