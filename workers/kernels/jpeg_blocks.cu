@@ -213,7 +213,8 @@ extern "C" __global__ void __launch_bounds__(JPEG_THREADS)
     u32 piece = max(LEAST_PIECE, (int)((size + JPEG_THREADS - 1) / JPEG_THREADS));
     u32 byte = min(threadIdx.x * piece, size), end = 8 * min(byte + piece, size), limit = 8 * size;
     u64 start = place_of(8 * byte, 0, 0);
-    int blocks = 0;
+    u32 selectors = scan.selectors;
+    int blocks = 0, per_unit = scan.per_unit;
     bool wrong = false, again = true, changed = true;
     int rounds = min(JPEG_THREADS, max(SYNC_ROUNDS, (int)(SYNC_BYTES / piece)));
     for (int round = 0; round < rounds && changed; round++) {
@@ -222,35 +223,35 @@ extern "C" __global__ void __launch_bounds__(JPEG_THREADS)
             const u32* data = (const u32*)file + at / 32;
             u32 high = data[0], low = data[1], later = data[2];
             int left = end - at / 32 * 32, block = start >> 8 & 255;
-            u32 selectors = scan.selectors >> 2 * block;
+            u32 selector = selectors >> 2 * block;
             blocks = 0;
             wrong = false;
-            while ((int)(state & 31) < left) {
-                const HuffmanCodes& own =
-                    codes[state >> 8 ? 2 + (selectors >> 1 & 1) : selectors & 1];
-                u32 bits = __funnelshift_l(low, high, state);
-                step = own.steps[bits >> (32 - CODE_BITS)];
-                if (state + step > LAST_STATE) {  // a longer code, or too many codes for the block
-                    step = step_of(own, bits >> 16, state >> 8, 16);
-                    if (!step && limit - (end - left + (state & 31)) < 16) step = 1 << 8 | 31;
-                    wrong |= !step || state + step > LAST_STATE;
-                    if (!step) state = state & 31, step = 1;
-                }
-                state += step;
+            while ((int)(state & 63) < left) {
                 if (state & 32) {
                     high = low, low = later, later = data[3];
                     data++;
                     left -= 32;
+                    state ^= 32;
                 }
-                if (state >> 8 >= 64 || state & END) {
-                    state = 0 | state & 31;
+                const HuffmanCodes& own =
+                    codes[state >> 8 ? 2 + (selector >> 1 & 1) : selector & 1];
+                u32 bits = __funnelshift_l(low, high, state);
+                step = own.steps[bits >> (32 - CODE_BITS)];
+                if (state + step > LAST_STATE) {  // a longer code, or too many for the block
+                    step = step_of(own, bits >> 16, state >> 8, 16);
+                    if (!step && limit - (end - left + (state & 31)) < 16) step = 1 << 8 | 31;
+                    wrong |= !step || state + step > LAST_STATE;
+                    if (!step) state &= 31, step = 1;
+                }
+                state += step;
+                if (state >= 64 << 8 || state & END) {
+                    state &= 63;
                     blocks++;
-                    if (++block == scan.per_unit) block = 0;
-                    selectors = scan.selectors >> 2 * block;
+                    if (++block == per_unit) block = 0;
+                    selector = selectors >> 2 * block;
                 }
-                state &= 0xFF1F;
             }
-            at = end - left + (state & 31);
+            at = end - left + (state & 63);
             u32 next = state >> 8;
             if (at >= limit) {  // the data have ended, before the end of the last code if beyond
                 wrong |= at > limit ? next != 1 || at - limit + 8 <= (step & 31) : next != 0;
