@@ -165,17 +165,18 @@ class Places:
 
     The result of `in/a.png` is `in/a` with the suffix of its format. An image whose name is taken
     by an image before it keeps its own suffix: `in/a.png.webp` beside the result of `in/a.jpg`. The
-    names depend on the order alone, so a second run finds the same names.
+    names depend on the order alone, so a second run finds the same names. `animated` states that
+    all frames are filtered: a GIF gives a GIF then, and its first frame a PNG.
     """
 
-    def __init__(self, root: Path, format_: ImageFormat | None) -> None:
-        self._root, self._format = root, format_
+    def __init__(self, root: Path, format_: ImageFormat | None, *, animated: bool = False) -> None:
+        self._root, self._format, self._animated = root, format_, animated
         self._taken: set[bytes] = set()
 
     def target(self, place: str) -> str:
         """Return the file for the image at `place`."""
         folder, _, name = place.rpartition("/")
-        suffix = (self._format or claimed(name)).extension
+        suffix = (self._format or _claimed(name, self._animated)).extension
         stem = PurePosixPath(name).stem
         numbered = (f"{name}.{number}{suffix}" for number in count(2))
         names = chain((stem + suffix, name + suffix), numbered)
@@ -191,12 +192,13 @@ class Places:
         return False
 
 
-def claimed(name: str) -> ImageFormat:
+def _claimed(name: str, animated: bool) -> ImageFormat:
     """Return the format of a result by the suffix of its source; PNG where none can be written."""
     path = PurePosixPath(name)
     if path.suffix.lower() in (".jpe", ".jpeg"):
         return ImageFormat.JPEG
-    return format_named(path) or ImageFormat.PNG
+    found = format_named(path)
+    return found if found and (animated or found is not ImageFormat.GIF) else ImageFormat.PNG
 
 
 def _file(target: str, format_: ImageFormat) -> Path:

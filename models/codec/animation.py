@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from PIL import Image as PillowImage
@@ -46,7 +46,7 @@ _MOST_PLAYS = 0xFFFF
 
 @dataclass(frozen=True, slots=True)
 class Animation:
-    """The times of all frames, in milliseconds, and how often they are played: 0 is for ever."""
+    """The times of all frames, in milliseconds, and how often they are played: 0 is without end."""
 
     milliseconds: tuple[float, ...]
     plays: int
@@ -65,7 +65,7 @@ def count_frames(data: bytes, image: ImageFile, stated: int, max_pixels: int) ->
                 "one by one; ask for frames=first, or send a GIF, PNG or WebP"
             )
         return 1
-    n = _count_of_gif(data, image) if image.format == "GIF" else image.n_frames  # type: ignore[attr-defined]
+    n = _count_of_gif(data, image) if image.format == "GIF" else cast(Any, image).n_frames
     n -= bool(image.info.get("default_image"))  # of an APNG, which is no frame
     pixels = n * image.width * image.height
     if n > MOST_FRAMES or (n > 1 and pixels > max_pixels):
@@ -107,7 +107,7 @@ def read_frames(
     a pixel of a frame is not opaque. Raises errors as Pillow does for a broken or cut file.
     """
     n, height, width = shape
-    first, size, milliseconds = image.n_frames - n, image.size, []  # type: ignore[attr-defined]
+    first, size, milliseconds = cast(Any, image).n_frames - n, image.size, []
     pixels = new_pixels_((n * height, width, 4))
     frames = pixels.reshape(n, height, width, 4)
     for number, frame in enumerate(frames):

@@ -250,7 +250,8 @@ def _shown(_target: str, _format: ImageFormat, data: bytes) -> None:
 
 def _tasks(sources: Sources, folder: Path, version: Version) -> Iterator[Task]:
     """Yield every image with the file for its result, if that is a file of the folder."""
-    places = Places(folder, version.format.format)
+    animated = version.encoding.frames == "all"
+    places = Places(folder, version.format.format, animated=animated)
     for number, source in enumerate(sources):
         yield Task(number, source, places.target(source.place))
 

@@ -104,8 +104,8 @@ def test_force_never_replaces_a_source(tmp_path: Path) -> None:
 
 
 def test_a_suffix_that_is_not_written_is_taken_only_with_a_format(tmp_path: Path) -> None:
-    file = ResultFile(tmp_path / "out.gif", False)
-    with pytest.raises(WrongUsage, match=r"\.gif is no output format; use \.jpg, \.png"):
+    file = ResultFile(tmp_path / "out.bmp", False)
+    with pytest.raises(WrongUsage, match=r"\.bmp is no output format; use \.gif, \.jpg"):
         file.check("a.jpg", as_source)
     file.check("a.jpg", lambda _source: ENCODABLE[0])
 
@@ -158,6 +158,10 @@ def test_names_of_results_mirror_folders_and_differ(
     chosen = Places(Path("made"), format_)
     found = [chosen.target(place) for place in places.split()]
     assert found == [f"made/{each}" for each in names.split()]
+
+
+def test_a_gif_keeps_its_suffix_where_all_its_frames_are_filtered() -> None:
+    assert Places(Path("made"), None, animated=True).target("in/a.gif") == "made/in/a.gif"
 
 
 def test_what_a_command_left_at_its_last_step_is_removed(tmp_path: Path) -> None:

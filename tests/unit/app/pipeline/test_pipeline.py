@@ -148,12 +148,12 @@ async def test_all_work_has_ended_when_the_request_has() -> None:
 
 
 class Waiting(Pipeline):
-    """Images that wait for ever, and take the longer to end the later they come."""
+    """Images that wait without end, and take the longer to end the later they come."""
 
     def __init__(self) -> None:
         self.ended: list[int] = []
 
-    async def answer(self, item: Item, **_: object) -> Answer:  # type: ignore[override]
+    async def answer(self, item: Item, **_: object) -> Answer:  # type: ignore[override]  # takes no options
         try:
             await asyncio.Event().wait()
             raise AssertionError("the event is never set")

@@ -38,7 +38,7 @@ def played(data: bytes) -> tuple[list[Pixels], list[float]]:
     """Return the frames in RGBA, black where they are transparent, and their times."""
     frames, times = [], []
     with Pillow.open(io.BytesIO(data)) as file:
-        for number in range(file.n_frames):  # type: ignore[attr-defined]
+        for number in range(file.n_frames):  # type: ignore[attr-defined]  # Pillow: of some formats
             file.seek(number)
             frames.append(visible(np.asarray(file.convert("RGBA"))))
             times.append(file.info["duration"])
