@@ -80,7 +80,8 @@ def _mapped(source: Path) -> NDArray[np.generic]:
     except (OSError, ValueError) as error:
         raise WrongUsage(f"{source}: {getattr(error, 'strerror', None) or error}") from None
     shape, dtype = array.shape, array.dtype
-    if dtype not in (np.uint8, np.uint16) or 0 in shape or shape[2:] not in ((), (3,), (4,), (1,)):
+    image = len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4))
+    if dtype not in (np.uint8, np.uint16) or 0 in shape or not image:
         raise WrongUsage(
             f"{source}: an array of uint8 or uint16 with the shape (height, width) or (height, "
             f"width, 3 | 4) is needed, not {dtype} {shape}"

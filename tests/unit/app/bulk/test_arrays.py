@@ -73,6 +73,7 @@ def test_16_bits_are_filtered_at_their_depth(
         ("u2", (9, 9, 4), ["--op", "box_blur"], "without alpha only"),
         ("f4", (9, 9), ["--op", "invert"], "uint8 or uint16"),
         ("u1", (9, 9, 2), ["--op", "invert"], "uint8 or uint16"),
+        ("u1", (9,), ["--op", "invert"], "uint8 or uint16"),
         ("u1", (9, 9), ["--op", "invert", "--quality", "4"], "--quality has no meaning"),
         ("u1", (9000, 9000, 4), ["--ops", ",".join(["box_blur:radius=500"] * 9)], "smaller"),
     ],
