@@ -11,7 +11,7 @@ import { byId } from "./dom.js";
 const OPTIONS = {
   "": ["metadata"],
   jpeg: ["quality", "chroma", "progressive", "metadata"],
-  gif: ["metadata", "frames"],
+  gif: ["frames"],
   png: ["png_level", "metadata", "frames"],
   webp: ["quality", "lossless", "metadata", "frames"],
   avif: ["quality", "avif_speed", "chroma", "metadata"],
