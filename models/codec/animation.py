@@ -70,7 +70,7 @@ def count_frames(data: bytes, image: ImageFile, stated: int, max_pixels: int) ->
     pixels = n * image.width * image.height
     if n > MOST_FRAMES or (n > 1 and pixels > max_pixels):
         raise TooManyPixels(
-            f"the animation has {n:,} frames and {pixels:,} pixels in all of them, and "
+            f"the animation has {n:,} frames or more with {pixels:,} pixels, and "
             f"{MOST_FRAMES:,} frames and {max_pixels:,} pixels are allowed here; send fewer or "
             "smaller frames, or ask for frames=first"
         )
@@ -78,16 +78,18 @@ def count_frames(data: bytes, image: ImageFile, stated: int, max_pixels: int) ->
 
 
 def _count_of_gif(data: bytes, image: Any) -> int:
-    """Return the frames of a GIF; raise EOFError if the file does not end with the mark of its end.
+    """Return the frames of a GIF, or one more than is allowed where there are many more.
+
+    Raises EOFError if the file does not end with the mark of its end.
 
     Pillow counts the frames of a cut file, too, and does not tell where it stopped.
     """
     image._seek(0)  # a look at the second frame of a broken file may have ended anywhere
     with suppress(EOFError):
-        while True:
+        while image.tell() < MOST_FRAMES:
             image._seek(image.tell() + 1, update_image=False)
     n = image.tell() + 1
-    if data[image.fp.tell() - 1 : image.fp.tell()] != b";":
+    if n <= MOST_FRAMES and data[image.fp.tell() - 1 : image.fp.tell()] != b";":
         raise EOFError("the GIF is cut")
     image.seek(0)
     return int(n)
