@@ -20,7 +20,7 @@ from app.intake.json_items import parsed_json
 from app.intake.spool import Blob
 from models.api.schemas import EncodingOptions, FilterOptions
 from models.codec import ENCODABLE, Encoding, ImageFormat, ImageInfo, claimed_pixels, identify
-from models.codec.costs import START, encode_cost
+from models.codec.costs import START, claimed_frames, encode_cost
 from models.domain.errors import FieldError, InvalidParameter, NotAcceptable, ServiceError
 from models.domain.image import Subsampling
 from workers.filters.base import Filter
@@ -245,11 +245,12 @@ def work_on(content: Blob, wanted: Wanted, most: int) -> int:
 
     The start of a file claims its pixels. A file that does not show them, or that claims more than
     `most`, counts as `TYPICAL_PIXELS`: the image will be refused, and its claim must not count as
-    work that other clients wait for. The filtered image counts as large as its source.
+    work that other clients wait for. The filtered image counts as large as its source. All
+    frames of an animation count if they are filtered.
     """
     if content.work:
         return content.work
-    start = content.start(START)
+    start, animated = content.start(START), False
     if isinstance(wanted, ClassifyTensors):
         pixels = wanted.n_pixels
     else:
@@ -261,13 +262,15 @@ def work_on(content: Blob, wanted: Wanted, most: int) -> int:
         micro += NETWORK
     elif isinstance(wanted, Version):
         versions = (wanted,)
+        if wanted.encoding.frames == "all" and (n := claimed_frames(start, content.size)) > 1:
+            animated, pixels = True, min(most, n * pixels)
     elif isinstance(wanted, Parts):
         micro += NETWORK * isinstance(wanted.labels, Classify)
         versions = wanted.versions
     for each in versions:
         nano += nanoseconds(each.operation.filters)
         with suppress(NotAcceptable):  # the image will be refused
-            format_ = each.format.of(identify(start) or ImageFormat.PNG)
+            format_ = each.format.of(identify(start) or ImageFormat.PNG, animated=animated)
             nano += 1e9 * encode_cost(1, format_, each.encoding)
     content.work = min(MOST_WORK, micro + int(max(pixels, LEAST_PIXELS) * nano / 1000))
     return content.work

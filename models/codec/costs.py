@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from models.codec import avif_grid
 from models.codec.encoder import MAX_SIDE, PLAIN, Encoding
-from models.codec.formats import ENCODABLE, ImageFormat, identify
+from models.codec.formats import ANIMATED, ENCODABLE, ImageFormat, identify
 from models.codec.jpeg import first_frame
 from models.codec.probe import ImageInfo, stated_size
 from models.domain.errors import TooManyPixels, Unprocessable
@@ -140,6 +140,16 @@ def claimed_pixels(start: bytes) -> int | None:
     return width * height or None
 
 
+_FRAMES = {ImageFormat.GIF: b"!\xf9\x04", ImageFormat.PNG: b"fcTL", ImageFormat.WEBP: b"ANMF"}
+"""The bytes with which a frame of an animation begins."""
+
+
+def claimed_frames(start: bytes, size: int) -> int:
+    """Estimate the frames of a file of `size` bytes by its first bytes; at least 1."""
+    mark = _FRAMES.get(identify(start) or ImageFormat.JPEG)
+    return max(1, start.count(mark) * size // len(start)) if mark else 1
+
+
 # CPU seconds of encoding by pixels, format and options, measured for a megapixel of photos on a
 # core of 2.x GHz: PNG 1.2 s at level 9, 0.25 s at 6, 0.057 s at 0; WebP 0.05 s; progressive JPEG
 # 0.02 s; baseline JPEG 0.003 s. AVIF takes 53 s at speed 0, 5.2 s at 4, 0.7 s at 6, 0.08 s from 9
@@ -221,7 +231,7 @@ _FILES_OF_WEBP = {90: 1.0, 98: 1.22, 100: 3.2}
 _LOSSLESS_WEBP, _WEBP_WITH_ALPHA = 29, 41.5
 """Bytes per pixel of the WebPs that libwebp takes more for; it compresses alpha without loss."""
 
-_GIF, _FILE_OF_GIF = 14, 1.6
+_GIF, _FILE_OF_GIF = 15, 1.6
 """Bytes per pixel with which the colours of a GIF are chosen, and of a GIF of noise."""
 
 _CELL_OF_AVIF = 43
@@ -321,11 +331,13 @@ def check_encode_memory(
     """
     needed = encode_memory(shape, format, encoding, frames=frames) + beside
     if needed > most:
+        images = "" if frames == 1 else f"{frames} frames of "
         kept = f", {beside >> 20:,} of them for other answers to this image" if beside else ""
         raise Unprocessable(
-            f"encoding {shape[1]} × {shape[0]} pixels as {_name(shape, format, encoding)} takes "
-            f"about {needed >> 20:,} MiB of memory{kept}, more than the {most >> 20:,} allowed; "
-            f"{_instead(shape, most - beside)}"
+            f"encoding {images}{shape[1]} × {shape[0]} pixels as "
+            f"{_name(shape, format, encoding)} takes about {needed >> 20:,} MiB of "
+            f"memory{kept}, more than the {most >> 20:,} allowed; "
+            f"{_instead(shape, most - beside, frames)}"
         )
 
 
@@ -335,12 +347,13 @@ def _name(shape: Shape, format: ImageFormat, encoding: Encoding) -> str:
     return f"{kind}{format.name}{' with alpha' if shape[2] == 4 else ''}"
 
 
-def _instead(shape: Shape, most: int) -> str:
+def _instead(shape: Shape, most: int, frames: int) -> str:
     """Return advice: the formats that are allowed for these pixels, or fewer pixels."""
     fitting = [
         each
-        for each in ENCODABLE
-        if max(shape[:2]) <= MAX_SIDE[each] and encode_memory(shape, each, PLAIN) <= most
+        for each in (ENCODABLE if frames == 1 else ANIMATED)
+        if max(shape[:2]) <= MAX_SIDE[each]
+        and encode_memory(shape, each, PLAIN, frames=frames) <= most
     ]
     others = f"{' or '.join(fitting)} without further options, or for " if fitting else ""
     return f"ask for {others}fewer pixels"

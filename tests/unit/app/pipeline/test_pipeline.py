@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
+from PIL import Image
 
 from app.admission import Permit
 from app.http.request import StreamWindow
@@ -31,7 +32,7 @@ from app.pipeline.pipeline import Pipeline, run, run_window, timeout_of
 from models.codec import Encoding, ImageFormat
 from models.domain.alarms import alarms
 from models.domain.deadline import Deadline
-from tests.pictures import png
+from tests.pictures import encoded, png
 from workers.filters.registry import parse_chain
 from workers.operations import FilterChain
 
@@ -76,6 +77,17 @@ def test_work_follows_the_format_of_each_version_and_has_a_bound(
     parts = Parts(None, (version, version))
     found = [work_on(Blob.of(file), wanted, 2_000_000) for wanted in (version, parts)]
     assert found == pytest.approx(expected, abs=1)
+
+
+@pytest.mark.parametrize("format_", ["GIF", "PNG", "WEBP"])
+def test_work_follows_all_frames_that_are_filtered(format_: str) -> None:
+    more = [Image.new("RGB", (300, 300), (20 * n, 0, 0)) for n in range(12)]
+    file = Blob.of(encoded(more[0], format_, save_all=True, append_images=more[1:], duration=50))
+    output = OutputFormat(ImageFormat.WEBP)
+    first, every = (Version(FilterChain(()), output, Encoding(frames=f)) for f in ("first", "all"))
+    once = work_on(file, first, 10**8) - 1000
+    file.work = 0
+    assert work_on(file, every, 10**8) - 1000 == pytest.approx(12 * once, abs=12)
 
 
 @dataclass(frozen=True)
