@@ -32,9 +32,7 @@ class ImageFormat(StrEnum):
         return ".jpg" if self is ImageFormat.JPEG else f".{self.value}"
 
 
-OUTPUT_FORMATS = (
-    *(ImageFormat.GIF, ImageFormat.JPEG, ImageFormat.PNG, ImageFormat.WEBP, ImageFormat.AVIF),
-)
+OUTPUT_FORMATS = tuple(map(ImageFormat, ("gif", "jpeg", "png", "webp", "avif")))
 """All formats that Darkroom writes, the one list of them; the last is the most preferred.
 
 The `format` option, the command line, negotiation and the OpenAPI document derive from it.
