@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 import secrets
+import signal
 import socket
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ def run(
     The socket that is `given`, and listens, is served in place of the address of the settings.
     Without `weights` the server only filters. With `full_batches` the scores of an image do not
     depend on the batch that it is part of. SIGHUP starts processes with the present settings,
-    networks and weights.
+    networks and weights, SIGUSR2 with the present networks and weights.
     """
     gpus: list[int | None] = [*range(plan.gpus)] * plan.gpu_workers or [None]
     running = settings
@@ -134,11 +135,12 @@ def run(
             ]
             return [workers, front_ends]
 
-        def reload() -> Groups:
+        def renewed(number: signal.Signals) -> Groups:
             nonlocal running
-            running, later = reloaded(running, CHANGEABLE)
-            if later:
-                log.warning("these settings need a restart: %s", ", ".join(later))
+            if number is signal.SIGHUP:
+                running, later = reloaded(running, CHANGEABLE)
+                if later:
+                    log.warning("these settings need a restart: %s", ", ".join(later))
             return groups(running)
 
         def on_exit(pid: int) -> None:
@@ -155,5 +157,5 @@ def run(
             listening.listen(BACKLOG)
             announce(running, listening)
 
-        made = Supervisor(groups(settings), on_exit, on_stop, reload, on_ready)
+        made = Supervisor(groups(settings), on_exit, on_stop, renewed, on_ready)
         return asyncio.run(made.run())

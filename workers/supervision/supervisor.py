@@ -207,12 +207,13 @@ class Supervisor:
     """Supervisor of the processes in `groups`, which end from the last to the first group.
 
     `on_exit` gets the id of each process that ended, `on_stop` is called when the shutdown begins,
-    `on_ready` once, when all processes can work for the first time. On SIGUSR2 all processes are
-    replaced; on SIGHUP as well, by the processes that `reload` returns, unless it raises an error.
-    The new process, which has the order `replaces`, can work before the old one leaves. The last
-    group is replaced one process after the other; the old processes of the groups before it leave
-    only after that, because the old processes of the last group need them. A replacement that fails
-    ends the round: the processes that have not been replaced continue.
+    `on_ready` once, when all processes can work for the first time. On SIGHUP and SIGUSR2 all
+    processes are replaced by the processes that `renewed` returns for the signal, unless it raises
+    an error. The new process, which has the order `replaces`, can work before the old one leaves.
+    The last group is replaced one process after the other; the old processes of the groups before
+    it leave only after that, because the old processes of the last group need them. A replacement
+    that fails ends the round: the processes that have not been replaced continue, and if no process
+    of the last group was replaced, the old processes of the groups before it continue too.
     """
 
     def __init__(
@@ -220,19 +221,19 @@ class Supervisor:
         groups: Groups,
         on_exit: Callable[[int], None] = lambda _pid: None,
         on_stop: Callable[[], None] = lambda: None,
-        reload: Callable[[], Groups] | None = None,
+        renewed: Callable[[signal.Signals], Groups] | None = None,
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
         self._groups = groups
         self._on_exit, self._on_stop, self._on_ready = on_exit, on_stop, on_ready
-        self._reload = reload
+        self._renewed = renewed or (lambda _number: groups)
         self._specs = {spec.name: spec for group in groups for spec in group}
         self._running: dict[str, Child] = {}
         """The process of each name, without processes that replace it or were replaced."""
         self._children: set[Child] = set()
         """All processes that have not ended."""
         self._keepers: dict[str, list[asyncio.Task[None]]] = {name: [] for name in self._specs}
-        self._wanted: asyncio.Queue[list[list[ProcessSpec]]] = asyncio.Queue()
+        self._wanted: asyncio.Queue[Groups] = asyncio.Queue()
         """The processes of each round of replacements to come."""
         self._stop = asyncio.Event()
         self._urgency = 0
@@ -362,40 +363,53 @@ class Supervisor:
     # Rolling replacement.
 
     def _renew(self, number: signal.Signals) -> None:
-        """Replace all processes, on SIGHUP by processes with the present settings."""
-        specs = self._specs
-        if number is signal.SIGHUP:
-            if self._reload is None:
-                return
-            try:
-                specs = {spec.name: spec for group in self._reload() for spec in group}
-            except Exception as error:  # the server is protected: nothing changes
-                log.error("nothing was reloaded: %s", error)
-                return
-        names = [[spec.name for spec in group] for group in self._groups]
-        self._wanted.put_nowait([[specs[n] for n in group if n in specs] for group in names])
+        """Plan a round of replacements by the processes that `renewed` returns."""
+        try:
+            groups = self._renewed(number)
+        except Exception as error:  # the server is protected: nothing changes
+            log.error("nothing was reloaded: %s", error)
+        else:
+            self._wanted.put_nowait(groups)
 
     async def _replace(self) -> None:
         """Replace processes in rounds, which follow each other."""
         while True:
             *first, last = await self._wanted.get()
             log.info("replacing %d processes", sum(map(len, (*first, last))))
+            known, before = dict(self._specs), dict[str, Child]()
             for specs in (*first, *([spec] for spec in last)):
-                if not await self._succeeded(specs):
+                old = await self._succeeded(specs)
+                if old is None:
                     text = "%s could not be replaced; the rest stays as it is"
                     log.error(text, ", ".join(spec.name for spec in specs))
+                    if specs == [*last[:1]]:
+                        for name, child in before.items():
+                            self._take_back(known[name], child)
                     break
-                if specs not in first:
+                if specs in first:
+                    before |= old
+                else:
                     await self._left(*specs)
             else:
                 for group in reversed(first):
                     await asyncio.gather(*map(self._left, group))
                 log.info("all processes have been replaced")
 
-    async def _succeeded(self, specs: Sequence[ProcessSpec]) -> bool:
+    def _take_back(self, spec: ProcessSpec, old: Child) -> None:
+        """Kill the process that has the name of an old process, which continues or starts again."""
+        new, self._specs[spec.name] = self._running.pop(spec.name, None), spec
+        if old in self._children:
+            self._running[spec.name] = old
+        else:
+            self._begin(spec.name)
+        if new is not None:
+            new.send(signal.SIGKILL)
+
+    async def _succeeded(self, specs: Sequence[ProcessSpec]) -> dict[str, Child] | None:
         """Start processes, which all take the names of running processes once all can work.
 
-        Return whether they do; otherwise they are ended, and the running processes keep the names.
+        Return the processes that had the names, or None: then the new processes are ended, and the
+        running processes keep the names.
         """
         new: dict[str, Child] = {}
         keepers, end = [], time.monotonic() + START
@@ -415,14 +429,15 @@ class Supervisor:
         if alive and able:
             # From here on the keepers of the new processes restart them. An end of the old ones,
             # which are told to leave later, is not taken for a failure.
+            old = {name: self._running[name] for name in new}
             self._running.update(new)
             self._specs.update((spec.name, spec) for spec in specs)
-            return True
+            return old
         for child in new.values():
             child.send(signal.SIGKILL)
         if keepers:
             await asyncio.wait(keepers)
-        return False
+        return None
 
     async def _left(self, spec: ProcessSpec) -> None:
         """Let the processes leave whose name another process has taken."""

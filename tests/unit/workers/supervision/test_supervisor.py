@@ -158,13 +158,13 @@ def test_sighup_replaces_processes_by_ones_with_new_orders_unless_those_are_wron
 ) -> None:
     answers: list[Groups | ValueError] = [ValueError("a line"), [[lives.spec(mark="new")]]]
 
-    def reload() -> Groups:
+    def renewed(_number: signal.Signals) -> Groups:
         answer = answers.pop(0)
         if isinstance(answer, ValueError):
             raise answer
         return answer
 
-    made, again = lives.supervisor([lives.spec()], reload=reload), sends(signal.SIGHUP)
+    made, again = lives.supervisor([lives.spec()], renewed=renewed), sends(signal.SIGHUP)
     claims = (lambda: len(lives) == 1, again, lambda: len(answers) == 1, again)
     assert supervise(made, *claims, lambda: len(lives.left) == 1) == 0
     assert [mark for _, _, mark in lives.lines()] == ["", "new"]
@@ -172,7 +172,7 @@ def test_sighup_replaces_processes_by_ones_with_new_orders_unless_those_are_wron
 
 def test_a_replacement_that_has_worked_ends_no_other_process(lives: Lives) -> None:
     new = lives.spec(code=ExitCode.WRONG_USAGE)
-    made = lives.supervisor([lives.spec()], reload=lambda: [[new]])
+    made = lives.supervisor([lives.spec()], renewed=lambda _number: [[new]])
 
     def end() -> bool:
         made._running["one"].tell(supervisor.LEAVE)
@@ -182,16 +182,20 @@ def test_a_replacement_that_has_worked_ends_no_other_process(lives: Lives) -> No
     assert supervise(made, *replaced, end, lambda: len(lives) == 3) == 0
 
 
-def test_a_replacement_that_never_works_leaves_the_old_process_alone(
-    lives: Lives, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("broken", [0, 2])
+def test_a_replacement_that_never_works_leaves_the_old_processes_alone(
+    broken: int, lives: Lives, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broken, front = lives.spec(code=3, broken=True), [lives.spec("front")]
-    old = [lives.spec(), lives.spec("two")]
-    made = lives.supervisor(old, front, reload=lambda: [[broken, old[1]], front])
+    old = [lives.spec(), lives.spec("two"), lives.spec("front")]
+    new = [*old]
+    new[broken] = lives.spec(old[broken].name, code=3, broken=True)
+    made = lives.supervisor(old[:2], old[2:], renewed=lambda _number: [new[:2], new[2:]])
     given_up = lambda: "could not be replaced" in caplog.text  # noqa: E731
-    assert supervise(made, lambda: len(lives) == 3, sends(signal.SIGHUP), given_up) == 0
+    ended = lambda: len(lives.ended) == len(lives) - 3  # noqa: E731
+    assert supervise(made, lambda: len(lives) == 3, sends(signal.SIGHUP), given_up, ended) == 0
     assert {*lives.ended[-3:]} == {*lives.pids[:3]}
     assert not lives.left
+    assert [*made._specs.values()] == old
 
 
 @pytest.mark.parametrize(
@@ -209,7 +213,7 @@ def test_the_end_includes_processes_that_leave_or_that_start_to_replace_another(
 ) -> None:
     """Patience that is long is longer than the test waits."""
     made = lives.supervisor(
-        [lives.spec(**first)], reload=lambda: [[lives.spec(**{**first, **second})]]
+        [lives.spec(**first)], renewed=lambda _number: [[lives.spec(**{**first, **second})]]
     )
     replaced = (lambda: len(lives) == 2) if "silent" in second else (lambda: bool(lives.left))
     found = supervise(made, lambda: len(lives) == 1, sends(signal.SIGHUP), replaced)
