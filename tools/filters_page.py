@@ -4,6 +4,7 @@ A test compares the page with the output of this program, so the page is always 
 """
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ BEFORE = "before"
 """Name of the picture that all filters are applied to."""
 
 ALPHA = {
-    "premul": "filtered too; colours are weighted by their opacity",
+    "premul": "filtered, weights colours",
     "plane": "filtered as one more plane",
     "keep": "",  # the head of the page says that alpha is kept
     "drop": "dropped",
@@ -34,6 +35,9 @@ RESULT = {
     "turned": "width and height may be swapped",
 }
 
+WITHOUT = ("", "ratio", "count", "order", "time", "tile", "quarter turn")
+"""Units that say nothing beyond the parameter's description."""
+
 HEAD = """# Filters
 
 `make docs` generates this page from the filters; do not edit it. A running server returns the same
@@ -46,11 +50,13 @@ is one.
 
 Unless the section of a filter says something else, the result has the size and the channels of the
 image, alpha is kept and has no influence on colours, and pixels are exactly those of the reference
-in the tests. A tolerance is the largest distance from them. All pictures are made of this image:
+in the tests. A tolerance is the largest distance from them. Where alpha weights colours, the colour
+of a pixel counts by its opacity. A number without the word "whole" may be a fraction. All pictures
+are made of this image:
 
 ![before](filters/before.webp)
 
-Each section ends with an example for `ops`:
+The last line of a section is an example for `ops`, where `[{{"name": "NAME"}}]` is not enough:
 
 ```sh
 {curl} -F 'ops=[{{"name": "grayscale"}}]'
@@ -64,13 +70,13 @@ CURL = "curl localhost:8000/filter -F files=@photo.jpg -o filtered.jpg"
 
 def page() -> str:
     """Return the whole page as Markdown."""
-    names = ", ".join(FILTERS)
-    return "\n".join([HEAD.format(curl=CURL), names, "", *(section(name) for name in FILTERS)])
+    return "\n".join([HEAD.format(curl=CURL), *map(section, FILTERS)])
 
 
 def section(name: str) -> str:
     """Return the section of one filter: description, pictures, parameters, rules, a request."""
     described = describe(FILTERS[name])
+    request = described["example"]
     rules = {
         "Alpha": _unusual("Alpha", described["alpha"], ALPHA),
         "Border": described["border"],
@@ -88,8 +94,7 @@ def section(name: str) -> str:
             "",
             *_parameters(described["parameters"]),
             *([told, ""] if told else []),
-            f"`{json.dumps([described['example']])}`",
-            "",
+            *([f"`{json.dumps([request])}`", ""] if len(request) > 1 else []),
         ]
     )
 
@@ -126,12 +131,14 @@ def _holds(path: Path, picture: Image) -> bool:
 def _parameters(schemas: dict[str, Any]) -> Iterator[str]:
     if not schemas:
         return
-    yield "| parameter | takes | unit | default | |"
-    yield "|---|---|---|---|---|"
+    yield "| parameter | takes | default | |"
+    yield "|---|---|---|---|"
     for name, schema in schemas.items():
         unit, text = schema.get("unit", ""), schema.get("description", "")
-        takes, default = allowed(schema).removesuffix(f" {unit}"), _default(schema)
-        yield f"| `{name}` | {takes} | {unit} | {default} | {text} |"
+        takes = re.sub(r"^an? (odd )?(whole )?number from ", r"\1\2", allowed(schema))
+        takes, *above = takes.rstrip(",").removesuffix(f" {unit}").split(", above ")
+        takes += f" {unit}" * (unit not in WITHOUT) + "".join(f", above `{name}`" for name in above)
+        yield f"| `{name}` | {takes} | {_default(schema)} | {text} |"
     yield ""
 
 
