@@ -24,7 +24,7 @@ from models.codec.costs import START, claimed_frames, encode_cost
 from models.domain.errors import FieldError, InvalidParameter, NotAcceptable, ServiceError
 from models.domain.image import Subsampling
 from workers.filters.base import Filter
-from workers.filters.marks import Overlay
+from workers.filters.marks import MOST_PICTURE, Overlay
 from workers.filters.registry import nanoseconds, parse_chain, parse_one
 from workers.operations import Classify, DeviceJpeg, FilterChain
 
@@ -297,14 +297,21 @@ def chain_of(options: FilterOptions) -> FilterChain:
 def _pictured(filters: tuple[Filter, ...], picture: bytes | None) -> FilterChain:
     """Return a chain whose overlays have the request's picture, unless a preset has given theirs.
 
-    Raises InvalidParameter for an overlay without a picture, and for a picture without an overlay.
+    Raises InvalidParameter for an overlay without a picture, for a picture without an overlay, and
+    for pictures that have too many pixels together: they travel with every job of the chain.
     """
     lacking = [f for f in filters if isinstance(f, Overlay) and "picture" not in f.model_fields_set]
     if bool(lacking) == (picture is None):
         text = "the filter overlay needs a picture: a form has it as `overlay`, a preset as `file`"
         raise InvalidParameter(f"overlay: {text}", [FieldError("overlay", text)])
     more = {"picture": picture}
-    return FilterChain(tuple(f.model_copy(update=more) if f in lacking else f for f in filters))
+    chain = FilterChain(tuple(f.model_copy(update=more) if f in lacking else f for f in filters))
+    pixels = sum(f.n_pixels for f in chain.filters if isinstance(f, Overlay))
+    if pixels > MOST_PICTURE:
+        text = f"the pictures of a chain have {pixels:,} pixels; at most {MOST_PICTURE:,} are "
+        text += "allowed together; use a smaller picture or fewer overlays"
+        raise InvalidParameter(f"overlay: {text}", [FieldError("overlay", text)])
+    return chain
 
 
 Expand = Callable[[Mapping[str, Any]], Mapping[str, Any]]

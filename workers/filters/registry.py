@@ -233,6 +233,7 @@ _SLOW: dict[str, Callable[[Any], float]] = {
     "noise": lambda _: 9.0,
     "fft_filter": lambda _: 150.0,
     "round_corners": lambda f: min(90.0, 10 + 0.15 * f.radius),
+    "redact": lambda f: USUAL * max(1, sum(min(1, w * h) for _, _, w, h in f.regions)),
     "rotate": lambda f: 160.0 if f.method == "bicubic" else 60.0,
 }
 

@@ -18,7 +18,9 @@ const AT_A_TIME = 2;
 /** The gallery of all filters; `onadd(op)` gets the example of a filter that a person chooses. */
 export class Gallery {
   constructor(filters, onadd) {
-    this.filters = filters.toSorted((one, other) => one.group.localeCompare(other.group));
+    // The page has no field for the picture that an overlay needs.
+    this.filters = filters.filter(({ name }) => name !== "overlay")
+      .toSorted((one, other) => one.group.localeCompare(other.group));
     this.queue = new TaskQueue(AT_A_TIME);
     this.tasks = [];
     this.made = [];

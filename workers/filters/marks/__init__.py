@@ -162,7 +162,7 @@ class Redact(PieceFilter):
 
 
 MOST_PICTURE = 1 << 18
-"""Most pixels of the picture of an overlay, which travels with every job: 1 MiB in RGBA."""
+"""Most pixels of the pictures of a chain's overlays, which travel with every job: 1 MiB in RGBA."""
 
 _SIZE = struct.Struct("<2i")
 """Width and height, which stand before the RGBA pixels of a picture."""
@@ -232,6 +232,11 @@ class Overlay(Filter):
     cpu_bytes_per_pixel: ClassVar = (3, 4)
     result_shape: ClassVar = "colour"
     passes: ClassVar = (Pass("overlay"),)
+
+    @property
+    def n_pixels(self) -> int:
+        """Return the number of pixels of the picture."""
+        return len(self.picture) // 4 - 2
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return Pillow's `alpha_composite` of image and picture, uint8 (H, W, 3 or 4)."""

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from app.http.negotiation import EVERYTHING, parse
@@ -20,6 +21,7 @@ from models.codec import ENCODABLE, ImageFormat, ImageInfo
 from models.domain.errors import InvalidParameter, NotAcceptable
 from models.domain.image import Subsampling
 from workers.filters import registry
+from workers.filters.marks import picture_of
 from workers.filters.registry import MOST_WRONG, parse_one
 from workers.operations import DeviceJpeg, FilterChain
 
@@ -188,3 +190,11 @@ def test_a_strict_choice_refuses_what_accept_rules_out() -> None:
         chosen.of(GIF)
     container = output_format(parse("application/zip"), strict=True)
     assert container == AS_SOURCE, "it says nothing about the images in it"
+
+
+def test_the_pictures_of_all_overlays_of_a_chain_are_small_together() -> None:
+    picture = picture_of(np.zeros((512, 256, 3), np.uint8))
+    for n in (1, 2):
+        chain_of(FilterOptions(ops=[{"name": "overlay"}] * n, overlay=picture))
+    with pytest.raises(InvalidParameter, match="393,216 pixels; at most 262,144 are allowed"):
+        chain_of(FilterOptions(ops=[{"name": "overlay"}] * 3, overlay=picture))

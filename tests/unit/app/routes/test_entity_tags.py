@@ -45,6 +45,8 @@ def test_contents_in_their_order_and_options_make_a_tag(
 ) -> None:
     tag = entity_tag([b"a", b"b"], {"sigma": "2", "name": "x"})
     assert (entity_tag(digests, described) == tag) is same
+    one, other = (entity_tag([], {"overlay": pixels}) for pixels in (b"\0", b"\1"))
+    assert one != other
 
 
 def test_another_version_of_a_codec_gives_another_tag(monkeypatch: pytest.MonkeyPatch) -> None:

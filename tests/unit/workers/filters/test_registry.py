@@ -221,3 +221,6 @@ def test_the_times_of_a_chain_add_up_and_parameters_count() -> None:
     assert nanoseconds(parse_chain([{"name": "invert"}, {"name": "sepia"}])) == 2 * USUAL
     few, many = ({"name": "nl_means", "search": search} for search in (3, 21))
     assert nanoseconds(parse_chain([many])) == 49 * nanoseconds(parse_chain([few]))
+    whole, faces = ({"name": "redact", "regions": [[0, 0, side, side]] * 9} for side in (1, 0.1))
+    times = [nanoseconds(parse_chain([each | {"unit": "share"}])) for each in (whole, faces)]
+    assert times == [9 * USUAL, USUAL]
