@@ -286,7 +286,7 @@ def test_the_gallery_finds_filters_and_adds_only_what_is_chosen(page: Any) -> No
     page.get_by_role("button", name="Add a filter").click()
     cards = page.locator("#gallery-list button:visible")
     cards.first.wait_for()
-    assert cards.count() == len(FILTERS)
+    assert cards.count() == len(FILTERS) - 1, "the page cannot send the picture of overlay"
     page.get_by_text("Geometry", exact=True).first.click()
     assert {"Add Crop", "Add Flip"} <= {each.get_attribute("aria-label") for each in cards.all()}
     assert cards.count() < 10
