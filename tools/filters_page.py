@@ -45,8 +45,8 @@ HEAD = """# Filters
 
 A request names one filter, `POST /filter?name=gaussian_blur&sigma=2`, or a chain of them as `ops`.
 A parameter that is left out has its default; the error for a wrong one states what is allowed.
-A server filters images with 8 bits a channel: grey, RGB, or RGB with alpha. A chain runs on the GPU if there
-is one.
+A server filters images of 8 bits a channel: grey, RGB, RGB with alpha. A chain runs on a GPU if
+there is one.
 
 Unless the section of a filter says something else, the result has the size and the channels of the
 image, alpha is kept and has no influence on colours, and pixels are exactly those of the reference
