@@ -26,7 +26,10 @@ EXAMPLES = ROOT / "clients/python/examples"
 @pytest.fixture(scope="module")
 def labelling(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("data")
-    with start(weights="bundled", max_images_per_request=8, data_folder=folder) as running:
+    presets = folder / "presets.toml"
+    presets.write_text('[grey]\nname = "grayscale"\nformat = "png"\n')
+    settings = {"max_images_per_request": 8, "data_folder": folder, "presets": presets}
+    with start(weights="bundled", **settings) as running:
         yield running
 
 
@@ -53,6 +56,16 @@ def test_the_catalogue_is_typed(client: Client) -> None:
     health = client.health()
     assert (health.ready, health.status) == (True, "ok")
     assert "worker" in health.details
+
+
+def test_a_preset_and_an_overlay_are_arguments_of_filter(client: Client, photos: Path) -> None:
+    photo = photos / "church.jpg"
+    grey = client.filter(photo, "grayscale", format="png").content
+    assert client.filter(photo, preset="grey").content == grey
+    red = encoded(Picture.new("RGB", (3, 2), "red"), "PNG")
+    mark = {"name": "overlay", "position": "north_west"}
+    marked = client.filter(photo, mark, overlay=red, format="png").content
+    assert picture(marked).getpixel((2, 1)) == (255, 0, 0)
 
 
 def example(name: str, *arguments: str | Path) -> str:

@@ -8,6 +8,7 @@ import {
   type ClassifyOptions,
   chain,
   type FilterOptions,
+  type FormOptions,
   hasId,
   type ImageInput,
   type Images,
@@ -15,6 +16,7 @@ import {
   type JobItem,
   type JobOptions,
   type Operation,
+  opsField,
   type ProcessOptions,
   type RequestOptions,
   type ResultOptions,
@@ -59,13 +61,16 @@ export class Darkroom {
     return this.#results("/classify", images, options, {});
   }
 
-  /** Yield images after one filter or a chain; `imageBlob` makes a `Blob` of a record's image. */
+  /**
+   * Yield images after one filter or a chain, or, for null, after the chain of `options.preset`;
+   * `imageBlob` makes a `Blob` of a record's image.
+   */
   filter(
     images: Images,
-    operations: Operation | Operation[],
-    options: FilterOptions = {},
+    operations: Operation | Operation[] | null,
+    options: FormOptions = {},
   ): AsyncGenerator<Record> {
-    return this.#results("/filter", images, options, { ops: JSON.stringify(chain(operations)) });
+    return this.#results("/filter", images, options, opsField(operations));
   }
 
   /** Yield labels and filtered versions of images, each of which is decoded once. */
@@ -91,19 +96,19 @@ export class Darkroom {
   /** Yield the images of an archive after one filter or a chain. */
   filterArchive(
     archive: Archive,
-    operations: Operation | Operation[],
+    operations: Operation | Operation[] | null,
     options: FilterOptions = {},
   ): AsyncGenerator<Record> {
-    return this.#ofArchive("/filter", archive, options, { ops: JSON.stringify(chain(operations)) });
+    return this.#ofArchive("/filter", archive, options, opsField(operations));
   }
 
   /** Return a ZIP of the filtered images of an archive, with their records in `results.jsonl`. */
   async filterToZip(
     archive: Archive,
-    operations: Operation | Operation[],
+    operations: Operation | Operation[] | null,
     options: FilterOptions = {},
   ): Promise<Blob> {
-    const fields = { ...options, ops: JSON.stringify(chain(operations)) };
+    const fields = { ...options, ...opsField(operations) };
     const headers = { Accept: "application/zip", "Content-Type": "application/zip" };
     return (await this.#sent("POST", "/filter", fields, headers, new Blob([archive]))).blob();
   }
@@ -227,7 +232,7 @@ export class Darkroom {
 function filled(fields: { [name: string]: unknown }, group: ImageInput[]): FormData {
   const form = new FormData();
   for (const [name, value] of Object.entries(fields)) {
-    if (value !== undefined && value !== null) form.append(name, String(value));
+    if (value !== undefined && value !== null) form.append(name, value instanceof Blob ? value : String(value));
   }
   for (const [place, each] of group.entries()) {
     const content = hasId(each) ? each.image : each;

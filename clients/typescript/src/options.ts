@@ -34,7 +34,10 @@ type Encoding = Pick<
 >;
 
 export type ClassifyOptions = Query<"classify"> & RequestOptions;
-export type FilterOptions = Encoding & RequestOptions;
+export type FilterOptions = Encoding & Pick<Query<"filter">, "preset"> & RequestOptions;
+
+/** Options of a form: `overlay` is the picture of the filter of this name. */
+export type FormOptions = FilterOptions & { overlay?: Blob };
 export type ProcessOptions = Omit<Query<"process">, "versions"> & RequestOptions;
 export type InfoOptions = Query<"info"> & RequestOptions;
 
@@ -72,6 +75,11 @@ export function hasId(each: ImageInput): each is { id: string; image: Content } 
 export function chain(operations: Operation | Operation[]): { name: string }[] {
   const many = Array.isArray(operations) ? operations : [operations];
   return many.map((each) => (typeof each === "string" ? { name: each } : each));
+}
+
+/** Return the field of a chain, or none where a preset has the chain. */
+export function opsField(operations: Operation | Operation[] | null): { [name: string]: string } {
+  return operations === null ? {} : { ops: JSON.stringify(chain(operations)) };
 }
 
 /** Return an option as text: chains and versions as JSON. */

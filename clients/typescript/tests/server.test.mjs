@@ -32,6 +32,12 @@ test("filtered images are files", { skip }, async () => {
   assert.equal(Buffer.from(await blob.arrayBuffer()).subarray(1, 4).toString(), "PNG");
 });
 
+test("an overlay is a file of the form", { skip }, async () => {
+  const options = { overlay: new Blob([await photo("church")]), format: "png" };
+  const [found] = await all(client.filter([await photo("golf_ball")], "overlay", options));
+  assert.equal(found.status, "ok");
+});
+
 test("labels and versions come together", { skip }, async () => {
   const versions = [{ id: "grey", ops: ["grayscale"] }];
   const [found] = await all(client.process([await photo("church")], versions, { top_k: 2 }));

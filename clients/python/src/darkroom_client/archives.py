@@ -21,7 +21,7 @@ from darkroom_client.files import stored
 from darkroom_client.manifest import archive_upload
 from darkroom_client.options import (
     ClassifyOptions,
-    EncodingOptions,
+    FilterOptions,
     InfoOptions,
     Operations,
     ProcessOptions,
@@ -50,7 +50,7 @@ class Archives(Conversations, Generic[StreamT, DoneT]):
         return self._results(archive, requests.classify(options))
 
     def filter(
-        self, archive: str | Path, ops: Operations, **options: Unpack[EncodingOptions]
+        self, archive: str | Path, ops: Operations | None = None, **options: Unpack[FilterOptions]
     ) -> StreamT:
         """Yield filtered images; `out` writes them to a folder."""
         return self._results(archive, requests.filtered(ops, options))
@@ -68,9 +68,9 @@ class Archives(Conversations, Generic[StreamT, DoneT]):
     def filter_to_zip(
         self,
         archive: str | Path,
-        ops: Operations,
+        ops: Operations | None,
         path: str | Path,
-        **options: Unpack[EncodingOptions],
+        **options: Unpack[FilterOptions],
     ) -> DoneT:
         """Write a ZIP of the filtered images, with their records in `results.jsonl`, to a file.
 
@@ -116,6 +116,10 @@ class Archives(Conversations, Generic[StreamT, DoneT]):
 
 
 def _request(call: ImageCall, archive: str | Path, accept: str) -> Call:
+    if call.overlay is not None:
+        raise ValueError(
+            "an archive is sent without a form, so `overlay` has no place: use a preset"
+        )
     body = archive_upload(Path(archive))
     headers = {
         "Accept": accept,

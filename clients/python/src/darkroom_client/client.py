@@ -18,7 +18,7 @@ from darkroom_client.jobs import Jobs
 from darkroom_client.options import (
     CallOptions,
     ClassifyOptions,
-    EncodingOptions,
+    FilterOptions,
     InfoOptions,
     Operations,
     ProcessOptions,
@@ -65,23 +65,23 @@ class _Methods(ABC, Generic[ImagesT, OneT, ManyT, StreamT, FiltersT, NetworksT, 
 
     @overload
     def filter(
-        self, images: Source, ops: Operations, **options: Unpack[EncodingOptions]
+        self, images: Source, ops: Operations | None = None, **options: Unpack[FilterOptions]
     ) -> OneT: ...
     @overload
     def filter(
-        self, images: ImagesT, ops: Operations, **options: Unpack[EncodingOptions]
+        self, images: ImagesT, ops: Operations | None = None, **options: Unpack[FilterOptions]
     ) -> ManyT: ...
     def filter(
         self,
         images: Source | ImagesT,
-        ops: Operations,
-        **options: Unpack[EncodingOptions],
+        ops: Operations | None = None,
+        **options: Unpack[FilterOptions],
     ) -> OneT | ManyT:
-        """Return images after one filter, or after a chain of them."""
+        """Return images after one filter, after a chain of them, or as a `preset` has them."""
         return self._all(images, requests.filtered(ops, options))
 
     def filter_stream(
-        self, images: ImagesT, ops: Operations, **options: Unpack[EncodingOptions]
+        self, images: ImagesT, ops: Operations | None = None, **options: Unpack[FilterOptions]
     ) -> StreamT:
         """Yield filtered images as they finish; `out` writes them to a folder."""
         return self._stream(images, requests.filtered(ops, options))

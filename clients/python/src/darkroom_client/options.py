@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+from darkroom_client.images import Content
+
 Operation = str | Mapping[str, Any]
 """One filter: its name, or its name with parameters as in `{"name": "sepia", "amount": 0.5}`."""
 
@@ -86,6 +88,16 @@ class EncodingOptions(EncodingFields, ImageOptions, total=False):
     out: str | Path | None
 
 
+class FilterOptions(EncodingOptions, total=False):
+    """Options of `filter`: the name of a `preset` of the server in place of `ops`, and a picture.
+
+    `overlay` is the picture of the filter `overlay`: a path, bytes or a binary file.
+    """
+
+    preset: str | None
+    overlay: Content | None
+
+
 class ProcessOptions(ClassifyOptions, EncodingOptions, total=False):
     """Options of `process`: those of both; `labels=False` leaves out the labels."""
 
@@ -103,7 +115,7 @@ class InfoOptions(ImageOptions, total=False):
 
 
 class JobOptions(LabelFields, EncodingFields, CallOptions, total=False):
-    """Options of a job: those of its operation, with `ops` of `filter` or `versions` of `process`.
+    """Options of a job: those of its operation, with `ops` or `preset`, or `versions`.
 
     `destination` is the address of a folder or bucket where the server writes images and results,
     and `webhook` a URL that it calls when the job has ended. At most `concurrency` images of the
@@ -116,6 +128,7 @@ class JobOptions(LabelFields, EncodingFields, CallOptions, total=False):
 
     labels: bool
     ops: Operations
+    preset: str | None
     versions: Versions
     destination: str | None
     webhook: str | None

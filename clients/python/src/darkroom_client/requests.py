@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from darkroom_client.images import Item
+from darkroom_client.images import Item, content_of, item
 from darkroom_client.options import (
     ClassifyOptions,
-    EncodingOptions,
+    FilterOptions,
     InfoOptions,
     Operations,
     ProcessOptions,
@@ -29,6 +29,7 @@ class Call:
     params: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     fields: Mapping[str, str | list[str]] = field(default_factory=dict)
+    overlay: bytes | None = None
     files: Sequence[tuple[str, bytes]] = ()
     file: Path | None = None
 
@@ -48,6 +49,7 @@ class ImageCall:
     request_id: str | None = None
     progress: Callable[[Progress], None] | None = None
     out: Path | None = None
+    overlay: bytes | None = None
 
     def numbered(self, number: int) -> "ImageCall":
         """Return the call with the id of its request of this number, counted from 1."""
@@ -68,7 +70,8 @@ class ImageCall:
         if urls:
             fields["urls"] = [str(each.url) for each in urls]
         named = [(f"image-{each.index}", content) for each, content in files]
-        call = Call("POST", self.path, headers={"Accept": JSON_LINES}, fields=fields, files=named)
+        headers = {"Accept": JSON_LINES}
+        call = Call("POST", self.path, {}, headers, fields, self.overlay, named)
         return call, [*urls, *(each for each, _ in files)]
 
 
@@ -78,9 +81,10 @@ def classify(options: ClassifyOptions) -> ImageCall:
     return _call("/classify", options, {"vector_format": "base64"} if vectors else {})
 
 
-def filtered(operations: Operations, options: EncodingOptions) -> ImageCall:
-    """Return the call of `POST /filter`."""
-    return _call("/filter", options, {"ops": json_text(chain(operations))})
+def filtered(operations: Operations | None, options: FilterOptions) -> ImageCall:
+    """Return the call of `POST /filter`; a call without filters names a preset."""
+    fields = {} if operations is None else {"ops": json_text(chain(operations))}
+    return _call("/filter", options, fields)
 
 
 def process(versions: Versions, options: ProcessOptions) -> ImageCall:
@@ -102,7 +106,7 @@ def chain(operations: Operations) -> list[dict[str, Any]]:
     return [{"name": each} if isinstance(each, str) else dict(each) for each in many]
 
 
-_OF_CALLS = frozenset({"deadline", "request_id", "progress", "out"})
+_OF_CALLS = frozenset({"deadline", "request_id", "progress", "out", "overlay"})
 
 
 def _call(path: str, options: Mapping[str, Any], fields: dict[str, str]) -> ImageCall:
@@ -110,6 +114,8 @@ def _call(path: str, options: Mapping[str, Any], fields: dict[str, str]) -> Imag
     own = {name: value for name, value in options.items() if name in _OF_CALLS}
     if own.get("out") is not None:
         own["out"] = Path(own["out"])
+    if own.get("overlay") is not None:
+        own["overlay"] = content_of(item(0, own["overlay"]))
     check_deadline(own.get("deadline"))
     return ImageCall(path, asked | fields, **own)
 
