@@ -84,10 +84,8 @@ clients: install
 	cd clients/typescript && npm ci --no-audit --no-fund && npm run generate && npm run build
 
 bench: install
-	$(BIN)/python -m tests.bench.front_end
 	$(BIN)/python -m tests.bench.filters_cpu
 	$(BIN)/python -m tests.bench.serve_cpu
-	$(BIN)/python -m tests.bench.first_seconds
 	$(BIN)/python -m tests.bench.encode
 
 test-gpu: install

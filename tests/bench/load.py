@@ -225,18 +225,3 @@ def run(port: int, requests: Sequence[bytes], concurrency: int, seconds: float) 
         p99_ms=percentile(latencies, 0.99) or 0.0,
         generator_cpu_share=round((time.process_time() - cpu) / wall, 3),
     )
-
-
-async def send(port: int, requests: Sequence[bytes], concurrency: int, count: int) -> int:
-    """Send `count` requests round-robin; return the number not answered with 200."""
-    connections, turns = Connections(port), iter(range(count))
-
-    async def client() -> int:
-        statuses = [
-            (await connections.ask(requests[turn % len(requests)])).status for turn in turns
-        ]
-        return sum(status != 200 for status in statuses)
-
-    failures = sum(await asyncio.gather(*(client() for _ in range(concurrency))))
-    connections.close()
-    return failures
