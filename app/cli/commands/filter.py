@@ -14,7 +14,7 @@ from typing import Any
 
 from app.bulk import folder as results
 from app.bulk import journal as records
-from app.bulk.arrays import filter_array, is_array
+from app.bulk.arrays import are_arrays, filter_array
 from app.bulk.errors import WrongUsage
 from app.bulk.folder import Places, ResultFile, ResultsFolder, format_named
 from app.bulk.journal import Journal, Origin, Records
@@ -91,12 +91,12 @@ def run(
 
     `encoding` has the options of `POST /filter` for the encoder, and the servers, if there are any.
     """
-    if any(map(is_array, files)):
+    if are_arrays(files, output):
         given = {"retry_failed": retry_failed, "preset": preset, **encoding}
         useless = [name for name, value in given.items() if value]
         if len(files) > 1 or useless:
             what = f"--{useless[0].replace('_', '-')} has" if useless else "further files have"
-            raise WrongUsage(f"an array in a .npy file is filtered alone; {what} no meaning for it")
+            raise WrongUsage(f"an array is filtered alone; {what} no meaning for it")
         filter_array(Path(files[0]), Path(output), given_chain(ops, op), replaces=force)
         return ExitCode.OK
     servers, settings = encoding.pop("servers"), allowed(settings, files)

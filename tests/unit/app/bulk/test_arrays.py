@@ -1,10 +1,11 @@
-"""Arrays in `.npy` files: tiles give the samples of the whole image, and 16 bits stay exact."""
+"""Arrays in `.npy` and TIFF files: tiles give the samples of the whole image, 16 bits too."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tifffile
 from numpy.typing import NDArray
 from scipy import ndimage
 
@@ -62,6 +63,35 @@ def test_16_bits_are_filtered_at_their_depth(
     assert code == ExitCode.OK
     expected = np.clip(reference(array.astype(np.float64)), 0, 65535)
     assert np.abs(np.load(made) - expected).max() <= most + 1e-6
+
+
+@pytest.mark.parametrize("shape", [(90, 70), (80, 60, 3), (70, 90, 4)])
+def test_a_tiff_is_filtered_as_the_same_array(
+    shape: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrays, "SIDE", 40)
+    array = np.random.default_rng(2).integers(0, 65536, shape, "u2")
+    source, made = tmp_path / "a.tif", tmp_path / "c.tiff"
+    kind = "minisblack" if len(shape) == 2 else "rgb"
+    tifffile.imwrite(source, array.astype(">u2"), byteorder=">", photometric=kind)
+    assert run(["filter", str(source), "-o", str(made), "--op", "gamma:gamma=2"]) == ExitCode.OK
+    _, same = filtered(tmp_path, array, "--op", "gamma:gamma=2")
+    assert np.array_equal(tifffile.imread(made), np.load(same))
+    assert not arrays.are_arrays([str(source)], "c.png")  # an image, as before
+
+
+def test_a_tiff_that_cannot_be_mapped_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grey = np.zeros((9, 9), "u1")
+    tifffile.imwrite(tmp_path / "packed.tif", grey, compression="zlib")
+    tifffile.imwrite(tmp_path / "inverse.tif", grey, photometric="miniswhite")
+    (tmp_path / "none.tif").write_bytes(b"none")
+    for source in (*tmp_path.glob("*.tif"), tmp_path / "missing.tif"):
+        made = tmp_path / "made.tiff"
+        assert run(["filter", str(source), "-o", str(made), "--op", "invert"]) == 2
+        assert "without compression" in capsys.readouterr().err or source.name == "missing.tif"
+        assert not made.exists()
 
 
 @pytest.mark.parametrize(
