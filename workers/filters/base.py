@@ -7,6 +7,8 @@ the filter declares otherwise. No filter changes its input in place.
 """
 
 import math
+import re
+import struct
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -14,7 +16,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+)
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import TABLE_PASSES, join_alpha, split_alpha, through_table
@@ -86,7 +96,8 @@ class Filter(BaseModel):
 
     Class variables:
 
-    - `example`: a valid request for this filter, which documents it and draws its thumbnail.
+    - `name`: the name of the filter, which is that of the class: `box_blur` of `BoxBlur`.
+    - `example`: parameters that document the filter and draw its thumbnail. The name is added.
     - `alpha_rule`: "point" filters colours without regard to alpha, "premul" filters colour times
       alpha, "plane" filters alpha as a further plane, "keep" copies alpha, "drop" removes it,
       "over" unites it with the alpha of a picture, "shape" changes alpha and copies colours.
@@ -102,11 +113,12 @@ class Filter(BaseModel):
       result depends on: a number, two numbers for rows and columns, or a function of the filter
       that returns them. None: it depends on the whole image, or on its place.
     - `passes`: all launches on a GPU, in order; an `ArrayFilter` has none.
+    - `packed`: the format of `struct` in which kernels read parameters, and the parameters' names.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    name: str
+    name: ClassVar[str]
     example: ClassVar[dict[str, Any]]
     alpha_rule: ClassVar[str]
     border: ClassVar[str | None] = None
@@ -118,6 +130,17 @@ class Filter(BaseModel):
     cpu_bytes_per_pixel: ClassVar[tuple[int, int]] = (7, 15)
     row_reach: ClassVar[Any] = None
     passes: ClassVar[tuple[Pass, ...]] = ()
+    packed: ClassVar[tuple[str, ...]] = ("",)
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        cls.name = re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+        cls.example = {"name": cls.name, **vars(cls).get("example", {})}
+
+    @model_serializer(mode="wrap")
+    def _request(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the object by which a request asks for this filter."""
+        return {"name": self.name, **fields(self)}
 
     @abstractmethod
     def apply(self, pixels: Pixels) -> Pixels:
@@ -131,11 +154,13 @@ class Filter(BaseModel):
     def device_data(self, shape: Shape, /) -> bytes:
         """Return the bytes that the kernels of `passes` read as an item's `data`.
 
-        `shape` is (height, width, channels) of the source. Numbers are little-endian. A filter that
-        has a table uploads its 256 bytes, if it defines nothing else.
+        `shape` is (height, width, channels) of the source. Numbers are little-endian. If a filter
+        defines nothing else, these are the 256 bytes of its table, or the parameters of `packed`.
         """
-        table = self.table()
-        return b"" if table is None else table.tobytes()
+        if (table := self.table()) is not None:
+            return table.tobytes()
+        layout, *names = self.packed
+        return struct.pack(layout, *(getattr(self, name) for name in names))
 
     def memory(self, shape: Shape) -> int:
         """Return the bytes that `apply` takes at a time for an image of this shape, by estimate.
@@ -287,7 +312,6 @@ class ArrayFilter(PieceFilter):
 class ComposedTables(TableFilter):
     """The table that stands for several filters; all have one name, so they share batches."""
 
-    name: Literal["tables"] = "tables"
     levels: bytes
 
     def table(self) -> NDArray[np.uint8]:

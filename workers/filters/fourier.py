@@ -46,7 +46,6 @@ _MOST_NOTCHES = 16
 class FftFilter(ArrayFilter):
     """Keep or remove frequencies by a Fourier transform, or show them; sides to 65,536 px."""
 
-    name: Literal["fft_filter"] = "fft_filter"
     kind: Literal["lowpass", "highpass", "bandpass", "notch", "spectrum"] = Field(
         "lowpass", description="spectrum shows log magnitudes with frequency 0 in the centre"
     )
@@ -78,7 +77,7 @@ class FftFilter(ArrayFilter):
         0, 0, 255, "level", "level that is added; 128 shows both signs of highpass and bandpass"
     )
 
-    example: ClassVar = {"name": "fft_filter", "kind": "bandpass", "cutoff": 0.02, "offset": 128}
+    example: ClassVar = {"kind": "bandpass", "cutoff": 0.02, "offset": 128}
     border: ClassVar = "wrap"
     tolerance: ClassVar = (
         "within 1 of scipy.fft in float64; on a GPU within 1 on at most 0.01 % of samples"

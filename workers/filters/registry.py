@@ -110,7 +110,7 @@ _CLASSES: tuple[type[Filter], ...] = (
 )  # fmt: skip
 """All filters, in the order of the catalogue."""
 
-FILTERS = {each.model_fields["name"].default: each for each in _CLASSES}
+FILTERS = {each.name: each for each in _CLASSES}
 
 MAX_CHAIN = 32
 """The largest number of filters in one chain."""
@@ -153,7 +153,7 @@ def parse_one(name: str, parameters: Mapping[str, Any]) -> Filter:
 def describe(filter_: type[Filter]) -> dict[str, Any]:
     """Describe a filter: schema with units, defaults and ranges, rules, and an example."""
     return {
-        "name": filter_.model_fields["name"].default,
+        "name": filter_.name,
         "description": (filter_.__doc__ or "").strip(),
         "parameters": copy.deepcopy(_parameters(filter_)),
         "alpha": filter_.alpha_rule,
@@ -167,8 +167,8 @@ def describe(filter_: type[Filter]) -> dict[str, Any]:
 
 @functools.cache
 def _parameters(filter_: type[Filter]) -> dict[str, Any]:
-    properties = filter_.model_json_schema()["properties"]
-    return {name: schema for name, schema in properties.items() if name != "name"}
+    found: dict[str, Any] = filter_.model_json_schema()["properties"]
+    return found
 
 
 def _parse(op: object, path: str, *, text: bool) -> Filter:
@@ -186,8 +186,8 @@ def _parse(op: object, path: str, *, text: bool) -> Filter:
         if key in op and is_number(schema) and _is_no_number(op[key], text=text)
     }
     # The first unknown ones suffice: pydantic describes all of them, which takes 6 µs each.
-    known = {key: given for key, given in op.items() if key in parameters or key == "name"}
-    unknown = itertools.islice((key for key in op if key not in known), MOST_WRONG)
+    known = {key: given for key, given in op.items() if key in parameters}
+    unknown = itertools.islice((key for key in op if key not in {*known, "name"}), MOST_WRONG)
     try:
         parsed = FILTERS[name].model_validate(known | {key: op[key] for key in unknown})
     except ValidationError as error:

@@ -101,4 +101,4 @@ _DEFINED: Mapping[type[Filter], Callable[[Any, Wide], Wide]] = {
     BoxBlur: _box,
 }
 
-_NAMES = [each.model_fields["name"].default for each in _DEFINED]
+_NAMES = [each.name for each in _DEFINED]

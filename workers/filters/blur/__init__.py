@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Iterator
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import cv2
 import numpy as np
@@ -52,13 +52,12 @@ _WITH_ALPHA = (ROWS._replace(channels=(4,)), COLUMNS._replace(channels=(4,)))
 class GaussianBlur(Filter):
     """Blur with a Gaussian in fixed point, which gives the same bytes on every device."""
 
-    name: Literal["gaussian_blur"] = "gaussian_blur"
     sigma: float = number(2, 0.1, 100, "px", "standard deviation")
     sigma_y: float | None = number(
         None, 0.1, 100, "px", "vertical standard deviation, if it differs"
     )
 
-    example: ClassVar = {"name": "gaussian_blur", "sigma": 2}
+    example: ClassVar = {"sigma": 2}
     alpha_rule: ClassVar = "premul"
     cpu_bytes_per_pixel: ClassVar = (10, 29)
     border: ClassVar = "replicate"
@@ -121,10 +120,9 @@ BY_OPENCV = 73
 class BoxBlur(Filter):
     """Average over a square of 2 · radius + 1 pixels a side."""
 
-    name: Literal["box_blur"] = "box_blur"
     radius: int = number(2, 0, 500, "px", "pixels from the centre of the square to its edge")
 
-    example: ClassVar = {"name": "box_blur", "radius": 2}
+    example: ClassVar = {"radius": 2}
     alpha_rule: ClassVar = "premul"
     cpu_bytes_per_pixel: ClassVar = (7, 31)
     border: ClassVar = "replicate"
@@ -184,13 +182,12 @@ BITS = 15
 class MotionBlur(Filter):
     """Blur along a line, as if the camera had moved."""
 
-    name: Literal["motion_blur"] = "motion_blur"
     length: int = number(15, 3, 255, "px", "length of the line")
     angle: float = number(
         0, -180, 180, "degree", "angle of the line, counterclockwise; 0 is horizontal, 90 vertical"
     )
 
-    example: ClassVar = {"name": "motion_blur", "length": 21, "angle": 30}
+    example: ClassVar = {"length": 21, "angle": 30}
     alpha_rule: ClassVar = "premul"
     cpu_bytes_per_pixel: ClassVar = (7, 24)
     border: ClassVar = "replicate"

@@ -3,7 +3,7 @@
 import struct
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import cv2
 import numpy as np
@@ -82,7 +82,6 @@ def _entries(given: object) -> object:
 class ColorMatrix(_Mixing):
     """Mix red, green and blue by a matrix; a grey image becomes RGB."""
 
-    name: Literal["color_matrix"] = "color_matrix"
     matrix: Annotated[
         tuple[Entry, ...], BeforeValidator(_entries), Field(min_length=12, max_length=12)
     ] = Field(
@@ -93,7 +92,6 @@ class ColorMatrix(_Mixing):
     )
 
     example: ClassVar = {
-        "name": "color_matrix",
         "matrix": [0, 1, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0],
     }
     tolerance: ClassVar = "exact in 16-bit fixed point, within 1 of floating point"
@@ -105,10 +103,7 @@ class ColorMatrix(_Mixing):
 class Sepia(_Mixing):
     """Give the image the brown tones of an old photograph; a grey image becomes RGB."""
 
-    name: Literal["sepia"] = "sepia"
     amount: float = number(1, 0, 1, "ratio", "0 keeps the colours, 1 replaces them")
-
-    example: ClassVar = {"name": "sepia"}
 
     def _exact(self) -> NDArray[np.float64]:
         weights = (1 - self.amount) * np.eye(3) + self.amount * np.array(TONES)
@@ -118,13 +113,12 @@ class Sepia(_Mixing):
 class Colorize(_Point):
     """Map tones to two or three colours (a duotone); a grey image becomes RGB."""
 
-    name: Literal["colorize"] = "colorize"
     black: HexColour = colour("000000", "colour of shadows")
     white: HexColour = colour("ffffff", "colour of highlights")
     mid: HexColour | None = colour(None, "colour of the middle tones; between both if left out")
     intensity: float = number(1, 0, 1, "ratio", "0 keeps the colours, 1 replaces them")
 
-    example: ClassVar = {"name": "colorize", "black": "221c4a", "white": "ffd9a0"}
+    example: ClassVar = {"black": "221c4a", "white": "ffd9a0"}
     result_shape: ClassVar = "colour"
     cpu_bytes_per_pixel: ClassVar = (10, 15)
     passes: ClassVar = (Pass("colorize"),)
@@ -162,10 +156,9 @@ Plane = cv2.typing.MatLike
 class Hue(_Point):
     """Turn all colours around the colour wheel; grey stays grey."""
 
-    name: Literal["hue"] = "hue"
     degrees: float = number(0, -180, 180, "degree", "angle, from red towards green")
 
-    example: ClassVar = {"name": "hue", "degrees": 90}
+    example: ClassVar = {"degrees": 90}
     passes: ClassVar = (Pass("hue"),)
     tolerance: ClassVar = "within 1 of torchvision's adjust_hue in floating point"
 
@@ -232,34 +225,25 @@ def _turned_a_little(planes: Sequence[Plane], rest: int, opposite: int) -> list[
 class Saturation(_Point):
     """Move all colours away from their luma, or towards it."""
 
-    name: Literal["saturation"] = "saturation"
     factor: float = number(1, 0, 8, "ratio", "0 gives grey, 1 the original")
 
-    example: ClassVar = {"name": "saturation", "factor": 1.5}
+    example: ClassVar = {"factor": 1.5}
     passes: ClassVar = (Pass("saturation"),)
+    packed: ClassVar = ("<f", "factor")
 
     def recoloured(self, colour: Pixels) -> Pixels:
         """Return Pillow's `ImageEnhance.Color`: a blend of the luma and the image."""
         return blend(lumas(colour), colour, self.factor)
 
-    def device_data(self, _shape: Shape) -> bytes:
-        """Return the factor as float32, the type in which `blend` computes."""
-        return struct.pack("<f", self.factor)
-
 
 class Grayscale(_Point):
     """Fade colours to their luma; the number of channels stays."""
 
-    name: Literal["grayscale"] = "grayscale"
     amount: float = number(1, 0, 1, "ratio", "0 keeps the colours, 1 removes them")
 
-    example: ClassVar = {"name": "grayscale"}
     passes: ClassVar = (Pass("grayscale"),)
+    packed: ClassVar = ("<f", "amount")
 
     def recoloured(self, colour: Pixels) -> Pixels:
         """Return Pillow's `convert("L")`, blended with the original."""
         return blend(colour, lumas(colour), self.amount)
-
-    def device_data(self, _shape: Shape) -> bytes:
-        """Return the amount as float32, the type in which `blend` computes."""
-        return struct.pack("<f", self.amount)

@@ -141,9 +141,7 @@ class Slope(Filter):
 class Sobel(Slope):
     """Show edges: the gradient of the luma by the 3 × 3 Sobel operator, as grey."""
 
-    name: Literal["sobel"] = "sobel"
-
-    example: ClassVar = {"name": "sobel", "axis": "mag"}
+    example: ClassVar = {"axis": "mag"}
     cpu_bytes_per_pixel: ClassVar = (8, 16)
     smoothing: ClassVar = (1, 2, 1)
 
@@ -151,9 +149,7 @@ class Sobel(Slope):
 class Scharr(Slope):
     """Show edges by the 3 × 3 Scharr operator, which favours no direction, as grey."""
 
-    name: Literal["scharr"] = "scharr"
-
-    example: ClassVar = {"name": "scharr", "scale": 0.25}
+    example: ClassVar = {"scale": 0.25}
     cpu_bytes_per_pixel: ClassVar = (10, 18)
     smoothing: ClassVar = (3, 10, 3)  # H. Scharr, dissertation, 2000
 
@@ -161,9 +157,6 @@ class Scharr(Slope):
 class Prewitt(Slope):
     """Show edges by the 3 × 3 Prewitt operator, as grey."""
 
-    name: Literal["prewitt"] = "prewitt"
-
-    example: ClassVar = {"name": "prewitt"}
     cpu_bytes_per_pixel: ClassVar = (9, 17)
     smoothing: ClassVar = (1, 1, 1)  # J. Prewitt, "Object enhancement and extraction", 1970
 
@@ -171,11 +164,10 @@ class Prewitt(Slope):
 class Laplacian(Filter):
     """Show edges and spots: the difference of the luma from its surroundings, as grey."""
 
-    name: Literal["laplacian"] = "laplacian"
     ksize: Odd = odd(3, 1, 7, "side of the operator, odd; 1 stands for four neighbours")
     scale: float = number(1, 0, 100, "ratio", "factor on the difference, which grows with ksize")
 
-    example: ClassVar = {"name": "laplacian", "ksize": 3}
+    example: ClassVar = {"ksize": 3}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
     row_reach: ClassVar = lambda self: self.ksize // 2 + 1
@@ -238,12 +230,11 @@ SCALE_BITS = 16
 class Dog(Filter):
     """Show edges and spots of a size between two blurs, as grey: the difference of Gaussians."""
 
-    name: Literal["dog"] = "dog"
     sigma1: float = number(1, 0.1, 100, "px", "standard deviation of the first blur")
     sigma2: float = number(1.6, 0.1, 100, "px", "standard deviation of the second blur")
     scale: float = number(4, 0, 100, "ratio", "factor on the difference")
 
-    example: ClassVar = {"name": "dog", "sigma1": 1, "sigma2": 2, "scale": 8}
+    example: ClassVar = {"sigma1": 1, "sigma2": 2, "scale": 8}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
     row_reach: ClassVar = lambda self: int(4 * max(self.sigma1, self.sigma2) + 0.5)
@@ -292,14 +283,13 @@ _EDGES = (Pass("canny_edges"), Pass("canny_join_tiles"), Pass("canny_paint"))
 class Canny(Filter):
     """Draw thin white lines along edges."""
 
-    name: Literal["canny"] = "canny"
     low: float = number(100, 0, 2040, "level", "gradient from which an edge continues")
     high: float = number(200, 0, 2040, "level", "gradient from which an edge starts")
     sigma: float = number(
         0, 0, 100, "px", "standard deviation of the gaussian_blur before; no blur below 0.1"
     )
 
-    example: ClassVar = {"name": "canny", "low": 60, "high": 160, "sigma": 1.4}
+    example: ClassVar = {"low": 60, "high": 160, "sigma": 1.4}
     alpha_rule: ClassVar = "drop"
     cpu_bytes_per_pixel: ClassVar = (9, 9)
     border: ClassVar = "replicate"

@@ -3,7 +3,7 @@
 import functools
 import struct
 from statistics import NormalDist
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import cv2
 import numpy as np
@@ -19,13 +19,13 @@ from workers.kernels.items import Pass, Shape
 class Pixelate(PieceFilter):
     """Replace squares by their mean colour, for instance to make faces and plates unreadable."""
 
-    name: Literal["pixelate"] = "pixelate"
     size: int = number(16, 2, 1000, "px", "side of a square")
 
-    example: ClassVar = {"name": "pixelate", "size": 12}
+    example: ClassVar = {"size": 12}
     alpha_rule: ClassVar = "premul"
     cpu_bytes_per_pixel: ClassVar = (3, 4)
     passes: ClassVar = (Pass("pixelate"),)
+    packed: ClassVar = ("<i", "size")
 
     def write(self, pixels: Pixels, result: Pixels) -> None:
         """Write the mean of every square in integers, half up, row by row of squares.
@@ -37,10 +37,6 @@ class Pixelate(PieceFilter):
         for top in range(0, len(pixels), self.size):
             rows = slice(top, top + self.size)
             result[rows] = np.repeat(_means(pixels[rows], starts, widths), widths[:, 0], 0)
-
-    def device_data(self, _shape: Shape) -> bytes:
-        """Return the side of a square as int32, in pixels."""
-        return struct.pack("<i", self.size)
 
 
 def _means(rows: Pixels, starts: NDArray[np.int64], widths: NDArray[np.int64]) -> Pixels:
@@ -78,16 +74,16 @@ DISTANCE_BITS = 30
 class Vignette(PieceFilter):
     """Darken the corners, as a simple lens does."""
 
-    name: Literal["vignette"] = "vignette"
     amount: float = number(0.5, 0, 1, "ratio", "share of light that the corners lose")
     radius: float = number(
         0.4, 0, 0.99, "ratio", "distance where darkening begins: 0 is the centre, 1 a corner"
     )
 
-    example: ClassVar = {"name": "vignette", "amount": 0.8}
+    example: ClassVar = {"amount": 0.8}
     alpha_rule: ClassVar = "point"
     cpu_bytes_per_pixel: ClassVar = (3, 4)
     passes: ClassVar = (Pass("vignette_light"), Pass("vignette"))
+    packed: ClassVar = ("<2d", "amount", "radius")
 
     def write(self, pixels: Pixels, result: Pixels) -> None:
         """Write (c · light + 2**15) >> 16 for every colour sample c.
@@ -111,10 +107,6 @@ class Vignette(PieceFilter):
             mirrored = slice(max(rows.stop, height - rows.stop), height - rows.start)
             if count := mirrored.stop - mirrored.start:
                 _write_lit(pixels[mirrored], lights[:count][::-1], result[mirrored])
-
-    def device_data(self, _shape: Shape) -> bytes:
-        """Return amount and radius as float64; the device makes the same table."""
-        return struct.pack("<2d", self.amount, self.radius)
 
     def device_scratch(self, _shape: Shape) -> int:
         """Return the bytes of the table of light: 65,537 × uint16."""
@@ -239,13 +231,12 @@ QUANTILE_GROUP = 64
 class Noise(PieceFilter):
     """Add normally distributed grain; a seed gives the same grain on every device."""
 
-    name: Literal["noise"] = "noise"
     amount: float = number(10, 0, 128, "level", "standard deviation of the noise")
     seed: int = number(
         0, 0, 2**53 - 1, "count", "seed of the random numbers; each seed gives other grain"
     )
 
-    example: ClassVar = {"name": "noise", "amount": 20, "seed": 7}
+    example: ClassVar = {"amount": 20, "seed": 7}
     alpha_rule: ClassVar = "point"
     cpu_bytes_per_pixel: ClassVar = (3, 4)
     passes: ClassVar = (Pass("noise"),)

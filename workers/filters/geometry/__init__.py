@@ -25,12 +25,10 @@ from workers.preprocess import columns_first
 class Flip(Filter):
     """Mirror the image."""
 
-    name: Literal["flip"] = "flip"
     direction: Literal["horizontal", "vertical"] = Field(
         "horizontal", description="horizontal swaps left and right, vertical swaps top and bottom"
     )
 
-    example: ClassVar = {"name": "flip"}
     alpha_rule: ClassVar = "plane"
     cpu_bytes_per_pixel: ClassVar = (3, 4)
     passes: ClassVar = (Pass("flip"),)
@@ -56,10 +54,9 @@ _TURNS = {
 class Rotate90(Filter):
     """Turn the image clockwise by quarter turns; an odd number of them swaps its sides."""
 
-    name: Literal["rotate90"] = "rotate90"
     turns: int = number(1, 0, 3, "quarter turn", "quarter turns, clockwise")
 
-    example: ClassVar = {"name": "rotate90", "turns": 1}
+    example: ClassVar = {"turns": 1}
     alpha_rule: ClassVar = "plane"
     cpu_bytes_per_pixel: ClassVar = (3, 4)
     result_shape: ClassVar = "turned"
@@ -98,7 +95,6 @@ _WHOLE_TURNS = {0.0: 0, 90.0: 3, 180.0: 2, 270.0: 1}
 class Rotate(Filter):
     """Turn the image clockwise by any angle; with `expand`, quarter turns only move its pixels."""
 
-    name: Literal["rotate"] = "rotate"
     degrees: float = number(0, -360, 360, "degree", "angle, clockwise")
     expand: bool = Field(
         True, description="true: the result holds the whole image; false: it has the image's size"
@@ -110,7 +106,7 @@ class Rotate(Filter):
         WITH_ALPHA,
     )
 
-    example: ClassVar = {"name": "rotate", "degrees": 15, "background": "ff8800"}
+    example: ClassVar = {"degrees": 15, "background": "ff8800"}
     alpha_rule: ClassVar = "premul"
     border: ClassVar = "replicate, then background"
     result_shape: ClassVar = "resized"
@@ -220,13 +216,12 @@ def _times(plane: Pixels, alpha: Pixels) -> Pixels:
 class Crop(Filter):
     """Cut out a rectangle."""
 
-    name: Literal["crop"] = "crop"
     left: int = number(0, 0, 1_000_000, "px", "columns cut off at the left")
     top: int = number(0, 0, 1_000_000, "px", "rows cut off at the top")
     width: int | None = number(None, 1, 1_000_000, "px", "columns kept; all of them if left out")
     height: int | None = number(None, 1, 1_000_000, "px", "rows kept; all of them if left out")
 
-    example: ClassVar = {"name": "crop", "left": 8, "top": 4, "width": 54, "height": 40}
+    example: ClassVar = {"left": 8, "top": 4, "width": 54, "height": 40}
     alpha_rule: ClassVar = "plane"
     result_shape: ClassVar = "resized"
     passes: ClassVar = (Pass("copy_window", of_result=True),)
@@ -268,7 +263,6 @@ class Crop(Filter):
 class Pad(Filter):
     """Add rows and columns around the image."""
 
-    name: Literal["pad"] = "pad"
     left: int = number(0, 0, 10_000, "px", "columns added")
     top: int = number(0, 0, 10_000, "px", "rows added")
     right: int = number(0, 0, 10_000, "px", "columns added")
@@ -283,7 +277,7 @@ class Pad(Filter):
         WITH_ALPHA,
     )
 
-    example: ClassVar = {"name": "pad", "left": 20, "right": 20, "border_mode": "mirror"}
+    example: ClassVar = {"left": 20, "right": 20, "border_mode": "mirror"}
     alpha_rule: ClassVar = "plane"
     cpu_bytes_per_pixel: ClassVar = (3, 4)
     border: ClassVar = "border_mode"
@@ -327,12 +321,11 @@ def _level(background: str, channels: int) -> Pixels:
 class RoundCorners(Filter):
     """Make the corners transparent outside of quarter circles; the result has alpha."""
 
-    name: Literal["round_corners"] = "round_corners"
     radius: int = number(
         16, 1, 32_768, "px", "radius of the circles; at most half of the shorter side is used"
     )
 
-    example: ClassVar = {"name": "round_corners", "radius": 30}
+    example: ClassVar = {"radius": 30}
     alpha_rule: ClassVar = "shape"
     cpu_bytes_per_pixel: ClassVar = (7, 7)
     result_shape: ClassVar = "alpha"
@@ -376,10 +369,9 @@ class RoundCorners(Filter):
 class Composite(Filter):
     """Lay the image over a colour that shows where it is transparent; the result is opaque."""
 
-    name: Literal["composite"] = "composite"
     background: HexColour = colour("ffffff", "colour behind the image")
 
-    example: ClassVar = {"name": "composite", "background": "ff8800"}
+    example: ClassVar = {"background": "ff8800"}
     alpha_rule: ClassVar = "drop"
     row_reach: ClassVar = 0
     result_shape: ClassVar = "no alpha"
@@ -536,7 +528,6 @@ LARGE = 8 << 20
 class Resize(Filter):
     """Change the size; if width or height is left out, it follows from the other."""
 
-    name: Literal["resize"] = "resize"
     width: int | None = number(None, 1, 65_500, "px", "width of the result")
     height: int | None = number(None, 1, 65_500, "px", "height of the result")
     fit: Literal["contain", "cover", "fill"] = Field(
@@ -566,7 +557,7 @@ class Resize(Filter):
         None, 0, 1, "ratio", "share of the height around which cover keeps, in place of gravity"
     )
 
-    example: ClassVar = {"name": "resize", "width": 90, "height": 90, "fit": "cover"}
+    example: ClassVar = {"width": 90, "height": 90, "fit": "cover"}
     alpha_rule: ClassVar = "premul"
     border: ClassVar = "outside ignored"
     result_shape: ClassVar = "resized"

@@ -3,7 +3,7 @@
 import math
 import struct
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import cv2
 import numpy as np
@@ -27,7 +27,6 @@ from workers.kernels.items import Grid, Pass, Shape
 class ChannelTables(Filter):
     """Map the samples of each channel, alpha too, by a table of its own: 256 bytes a channel."""
 
-    name: Literal["channel_tables"] = "channel_tables"
     levels: bytes
 
     def apply(self, pixels: Pixels) -> Pixels:
@@ -59,9 +58,6 @@ def _tables(pixels: Pixels, levels: Sequence[NDArray[Any]]) -> ChannelTables:
 class Equalize(CountingFilter):
     """Spread the tones of each colour so that all of them are about equally frequent."""
 
-    name: Literal["equalize"] = "equalize"
-
-    example: ClassVar = {"name": "equalize"}
     passes: ClassVar = (COUNTS[0], Pass("equalize_tables"), THROUGH_TABLES)
 
     def counted(self, pixels: Pixels) -> ChannelTables:
@@ -79,7 +75,6 @@ class Equalize(CountingFilter):
 class Autocontrast(CountingFilter):
     """Stretch the tones of the image over the whole range."""
 
-    name: Literal["autocontrast"] = "autocontrast"
     cutoff: float = number(
         0, 0, 49.9, "%", "share of the darkest and of the lightest samples that may be lost"
     )
@@ -87,7 +82,7 @@ class Autocontrast(CountingFilter):
         False, description="stretch by the luma, which keeps hues, instead of channel by channel"
     )
 
-    example: ClassVar = {"name": "autocontrast", "cutoff": 1}
+    example: ClassVar = {"cutoff": 1}
     passes: ClassVar = (*COUNTS, Pass("autocontrast_tables"), THROUGH_TABLES)
 
     def counted(self, pixels: Pixels) -> ChannelTables:
@@ -149,11 +144,9 @@ def _stretched(counts: NDArray[np.int64], cut: int) -> NDArray[Any]:
 class Clahe(PieceFilter):
     """Raise the contrast tile by tile, so that each part of the image gets its own."""
 
-    name: Literal["clahe"] = "clahe"
     clip_limit: float = number(2, 0.1, 40, "ratio", "limit of the contrast that a tile may gain")
     tiles: int = number(8, 1, 32, "tile", "tiles along each side")
 
-    example: ClassVar = {"name": "clahe"}
     alpha_rule: ClassVar = "point"
     border: ClassVar = "mirror"
     passes: ClassVar = (Pass("clahe_tables", own_grid=Grid(each=64)), Pass("clahe"))

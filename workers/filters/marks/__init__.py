@@ -54,7 +54,6 @@ Regions = Annotated[
 class Redact(PieceFilter):
     """Make regions unrecognisable, such as faces and plates; only `fill` hides all for certain."""
 
-    name: Literal["redact"] = "redact"
     regions: Regions = Field(
         ((-100_000, -100_000, 200_000, 200_000),),
         description="left, top, width and height of each region; edges move outwards to whole "
@@ -80,7 +79,7 @@ class Redact(PieceFilter):
     )
     background: HexColour = colour("000000", "colour of fill, which is opaque")
 
-    example: ClassVar = {"name": "redact", "regions": [[0.3, 0.2, 0.4, 0.5]], "unit": "share"}
+    example: ClassVar = {"regions": [[0.3, 0.2, 0.4, 0.5]], "unit": "share"}
     alpha_rule: ClassVar = "premul"
     border: ClassVar = "replicate, at the edges of each region"
     passes: ClassVar = tuple(
@@ -215,7 +214,6 @@ class Overlay(Filter):
 
     model_config = ConfigDict(ser_json_bytes="base64")
 
-    name: Literal["overlay"] = "overlay"
     position: Position = Field(
         "south_east", description="side of the image; parts of the picture beyond are cut off"
     )
@@ -227,7 +225,7 @@ class Overlay(Filter):
     tile: bool = Field(False, description="repeat the picture in all directions")
     picture: SkipJsonSchema[Annotated[bytes, BeforeValidator(_picture)]] = Field(SAMPLE, repr=False)
 
-    example: ClassVar = {"name": "overlay", "position": "south_east", "x": 4, "y": 4}
+    example: ClassVar = {"position": "south_east", "x": 4, "y": 4}
     alpha_rule: ClassVar = "over"
     cpu_bytes_per_pixel: ClassVar = (3, 4)
     result_shape: ClassVar = "colour"

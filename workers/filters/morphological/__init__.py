@@ -167,7 +167,6 @@ class Stroke(NamedTuple):
 class Morphology(Filter):
     """Shrink or grow light areas, remove small ones, or show the difference that this makes."""
 
-    name: Literal["morphology"] = "morphology"
     op: Literal["erode", "dilate", "open", "close", "gradient", "tophat", "blackhat"] = Field(
         "erode", description="operation; the last three show a difference and leave alpha unchanged"
     )
@@ -177,7 +176,7 @@ class Morphology(Filter):
     size: int = number(3, 3, 201, "px", "side of the neighbourhood")
     iterations: int = number(1, 1, 16, "time", "number of repetitions")
 
-    example: ClassVar = {"name": "morphology", "op": "open", "size": 5}
+    example: ClassVar = {"op": "open", "size": 5}
     alpha_rule: ClassVar = "plane"
     border: ClassVar = "outside ignored"
     cpu_bytes_per_pixel: ClassVar = (9, 15)

@@ -3,7 +3,7 @@
 import functools
 import struct
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import cv2
 import numpy as np
@@ -216,15 +216,12 @@ class _Ranking(Filter):
 class Median(_Ranking):
     """Replace every sample by the median of the square around it."""
 
-    name: Literal["median"] = "median"
-
-    example: ClassVar = {"name": "median", "size": 3}
+    example: ClassVar = {"size": 3}
 
 
 class Rank(_Ranking):
     """Replace every sample by the one of a given rank in the square around it."""
 
-    name: Literal["rank"] = "rank"
     percentile: float = number(
         50,
         0,
@@ -233,7 +230,7 @@ class Rank(_Ranking):
         "share of samples that are smaller: 0 is the minimum, 50 the median, 100 the maximum",
     )
 
-    example: ClassVar = {"name": "rank", "size": 5, "percentile": 80}
+    example: ClassVar = {"size": 5, "percentile": 80}
 
     def _rank(self) -> int:
         """Return int(size² · percentile / 100), or the last rank for 100."""

@@ -26,12 +26,11 @@ _COLUMNS = Pass("unsharp_columns")
 class UnsharpMask(ColourFilter):
     """Sharpen by adding the details that a Gaussian blur removes."""
 
-    name: Literal["unsharp_mask"] = "unsharp_mask"
     sigma: float = number(2, 0.1, 100, "px", "standard deviation of the blur")
     amount: float = number(1.5, 0, 10, "ratio", "share of the difference that is added")
     threshold: int = number(0, 0, 255, "levels", "smallest difference that is changed")
 
-    example: ClassVar = {"name": "unsharp_mask", "sigma": 2, "amount": 1.5}
+    example: ClassVar = {"sigma": 2, "amount": 1.5}
     cpu_bytes_per_pixel: ClassVar = (10, 15)
     border: ClassVar = "replicate"
     row_reach: ClassVar = lambda self: int(4 * self.sigma + 0.5)
@@ -156,10 +155,9 @@ With the divisors 1, 2 and 16 all float32 sums are exact; with 13 none comes nea
 class Preset(ColourFilter):
     """Apply one of Pillow's predefined small kernels: emboss, contour, detail and others."""
 
-    name: Literal["preset"] = "preset"
     kernel: Kernels = Field("emboss", description="name of the kernel in Pillow")
 
-    example: ClassVar = {"name": "preset", "kernel": "emboss"}
+    example: ClassVar = {"kernel": "emboss"}
     row_reach: ClassVar = 2
     border: ClassVar = "replicate"
     passes: ClassVar = (*SMALL_INT_PASSES, *SMALL_FLOAT_PASSES[3], *SMALL_FLOAT_PASSES[5])
@@ -228,23 +226,19 @@ def _preset_in_pairs(kernel: str) -> bytes | None:
 class Sharpen(ColourFilter):
     """Blend the image with a smoothed version, towards it or away from it."""
 
-    name: Literal["sharpen"] = "sharpen"
     factor: float = number(2, 0, 10, "ratio", "0 smooths, 1 changes nothing, above 1 sharpens")
 
-    example: ClassVar = {"name": "sharpen", "factor": 2}
+    example: ClassVar = {"factor": 2}
     row_reach: ClassVar = 1
     border: ClassVar = "copied"
     passes: ClassVar = (Pass("sharpen"),)
+    packed: ClassVar = ("<f", "factor")
 
     def recoloured(self, colour: Pixels) -> Pixels:
         """Return Pillow's `ImageEnhance.Sharpness`; the outermost pixels are not smoothed."""
         smooth = Preset(kernel="smooth").apply(colour)
         smooth[[0, -1]], smooth[:, [0, -1]] = colour[[0, -1]], colour[:, [0, -1]]
         return blend(smooth, colour, self.factor)
-
-    def device_data(self, _shape: Shape) -> bytes:
-        """Return the factor as float32, the type in which Pillow computes."""
-        return struct.pack("<f", self.factor)
 
 
 FINE_BITS, LARGEST_BITS = 24, 30
@@ -295,7 +289,6 @@ _ANY = (Pass("correlate"),)
 class Convolve(ColourFilter):
     """Sum neighbours with weights of your own; the kernel is not turned around."""
 
-    name: Literal["convolve"] = "convolve"
     kernel: Kernel = Field(
         ((1,),),
         description="weights, row by row; that of the pixel itself is at (rows // 2, columns // 2)",
@@ -309,7 +302,7 @@ class Convolve(ColourFilter):
         "replicate", description="definition of the pixels outside the image"
     )
 
-    example: ClassVar = {"name": "convolve", "kernel": [[0, -1, 0], [-1, 5, -1], [0, -1, 0]]}
+    example: ClassVar = {"kernel": [[0, -1, 0], [-1, 5, -1], [0, -1, 0]]}
     border: ClassVar = "border_mode"
     row_reach: ClassVar = lambda self: (
         None if self.border_mode == "wrap" else (len(self.kernel), len(self.kernel[0]))

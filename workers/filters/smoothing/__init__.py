@@ -3,7 +3,7 @@
 import itertools
 import math
 import struct
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import cv2
 import numpy as np
@@ -42,14 +42,13 @@ MOST_REACH = 16
 class Bilateral(ColourFilter):
     """Smooth surfaces and keep edges: weight neighbours by distance and similarity."""
 
-    name: Literal["bilateral"] = "bilateral"
     diameter: int = number(9, 1, 33, "px", "diameter of the neighbourhood")
     sigma_color: float = number(
         50, 1, 255, "level", "standard deviation of the weights by difference in colour"
     )
     sigma_space: float = number(50, 0.1, 100, "px", "standard deviation of the weights by distance")
 
-    example: ClassVar = {"name": "bilateral", "diameter": 9}
+    example: ClassVar = {"diameter": 9}
     border: ClassVar = "mirror"
     tolerance: ClassVar = "exact; on a GPU within 1 on at most 0.01 % of samples"
     device_tolerance: ClassVar = 1e-4
@@ -123,13 +122,12 @@ Plane = NDArray[np.float64]
 class Guided(ColourFilter):
     """Smooth surfaces and keep edges of the luma, without a halo (He, Sun, Tang, 2013)."""
 
-    name: Literal["guided"] = "guided"
     radius: int = number(8, 1, 100, "px", "pixels from the centre of the square to its edge")
     eps: float = number(
         0.01, 1e-6, 1, "ratio", "variance of a smooth surface; 1 is the square of the whole range"
     )
 
-    example: ClassVar = {"name": "guided", "radius": 6, "eps": 0.02}
+    example: ClassVar = {"radius": 6, "eps": 0.02}
     cpu_bytes_per_pixel: ClassVar = (11, 15)
     border: ClassVar = "mirror"
     tolerance: ClassVar = "within 1 of its formula in float64"
@@ -267,12 +265,11 @@ def _weights_by_distance(scale: float) -> tuple[int, Weights]:
 class NlMeans(ColourFilter):
     """Remove noise and keep detail: weight pixels by the similarity of their surroundings. Slow."""
 
-    name: Literal["nl_means"] = "nl_means"
     h: float = number(10, 1, 100, "level", "strength: about the standard deviation of the noise")
     patch: Odd = odd(7, 1, 15, "side of the squares that are compared, odd")
     search: Odd = odd(21, 3, 21, "side of the square of neighbours, odd")
 
-    example: ClassVar = {"name": "nl_means", "h": 8, "patch": 5, "search": 15}
+    example: ClassVar = {"h": 8, "patch": 5, "search": 15}
     border: ClassVar = "mirror"
     tolerance: ClassVar = "within 1 of its formula in float64"
     row_reach: ClassVar = lambda self: self._margin

@@ -28,14 +28,14 @@ from workers.kernels.items import Pass, Shape
 class Threshold(Filter):
     """Reduce the image to two tones: lumas above a value become light, the others black."""
 
-    name: Literal["threshold"] = "threshold"
     value: int = number(128, 0, 255, "level", "lumas above this become light")
     max: int = number(255, 0, 255, "level", "level of the light tone")
 
-    example: ClassVar = {"name": "threshold", "value": 100}
+    example: ClassVar = {"value": 100}
     alpha_rule: ClassVar = "point"
     row_reach: ClassVar = 0
     passes: ClassVar = (Pass("apply_threshold"),)
+    packed: ClassVar = ("<2I", "value", "max")
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return `cv2.threshold` with THRESH_BINARY on the luma: `max` where it is strictly above
@@ -47,17 +47,10 @@ class Threshold(Filter):
         _, parted = cv2.threshold(grey, self.value, self.max, cv2.THRESH_BINARY)
         return as_grey(np.asarray(parted, np.uint8), pixels)
 
-    def device_data(self, _shape: Shape) -> bytes:
-        """Return the threshold and the light tone, uint32 each."""
-        return struct.pack("<2I", self.value, self.max)
-
 
 class Otsu(CountingFilter):
     """Make the image black and white at the luma that separates it best into two groups."""
 
-    name: Literal["otsu"] = "otsu"
-
-    example: ClassVar = {"name": "otsu"}
     passes: ClassVar = (COUNTS[1], Pass("otsu_threshold"), Pass("apply_threshold"))
 
     def apply(self, pixels: Pixels) -> Pixels:
@@ -90,14 +83,13 @@ _IN_TILES = {NEAR: Pass("adaptive_reach_8"), FAR: Pass("adaptive_reach_24")}
 class AdaptiveThreshold(Filter):
     """Make each pixel black or white by its own neighbourhood, for text in uneven light."""
 
-    name: Literal["adaptive_threshold"] = "adaptive_threshold"
     block: Odd = odd(11, 3, 255, "side of the neighbourhood, odd")
     c: float = number(
         2, -255, 255, "level", "levels by which a black pixel is darker than its neighbourhood"
     )
     method: Literal["mean", "gaussian"] = Field("mean", description="weights of the neighbourhood")
 
-    example: ClassVar = {"name": "adaptive_threshold", "block": 31, "c": 5}
+    example: ClassVar = {"block": 31, "c": 5}
     alpha_rule: ClassVar = "drop"
     cpu_bytes_per_pixel: ClassVar = (7, 7)
     border: ClassVar = "replicate"

@@ -1,7 +1,6 @@
 """Filters that map each level to a level, independent of where the pixel is."""
 
-import struct
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +10,15 @@ from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import LEVELS, blend, luma, rounded_table
 from workers.filters.arithmetic.sums import COUNTED, pieces
 from workers.filters.base import ComposedTables, CountingFilter, TableFilter, number
-from workers.kernels.items import Pass, Shape
+from workers.kernels.items import Pass
 
 
 class Brightness(TableFilter):
     """Multiply all colours by a factor."""
 
-    name: Literal["brightness"] = "brightness"
     factor: float = number(1, 0, 8, "ratio", "0 gives black, 1 the original")
 
-    example: ClassVar = {"name": "brightness", "factor": 1.3}
+    example: ClassVar = {"factor": 1.3}
 
     def table(self) -> NDArray[np.uint8]:
         """Return the table of Pillow's `ImageEnhance.Brightness`, uint8 (256, 1, 1)."""
@@ -30,11 +28,10 @@ class Brightness(TableFilter):
 class Gamma(TableFilter):
     """Raise all tones to a power: above 1 the middle tones get darker, below 1 lighter."""
 
-    name: Literal["gamma"] = "gamma"
     gamma: float = number(1, 0.05, 20, "ratio", "exponent")
     gain: float = number(1, 0, 8, "ratio", "factor on the result")
 
-    example: ClassVar = {"name": "gamma", "gamma": 0.7}
+    example: ClassVar = {"gamma": 0.7}
 
     def table(self) -> NDArray[np.uint8]:
         """Return floor(255 · gain · (x / 255)^gamma + 0.5), clipped, in float64: uint8 (256,).
@@ -48,10 +45,6 @@ class Gamma(TableFilter):
 class Invert(TableFilter):
     """Turn every colour into its complement."""
 
-    name: Literal["invert"] = "invert"
-
-    example: ClassVar = {"name": "invert"}
-
     def table(self) -> NDArray[np.uint8]:
         """Return 255 - x, Pillow's `ImageOps.invert`, uint8 (256, 1, 1)."""
         return 255 - LEVELS
@@ -60,14 +53,13 @@ class Invert(TableFilter):
 class Levels(TableFilter):
     """Stretch a range of tones onto another one, as the levels of a paint program do."""
 
-    name: Literal["levels"] = "levels"
     in_black: int = number(0, 0, 254, "level", "level that becomes out_black")
     in_white: int = number(255, 1, 255, "level", "level that becomes out_white", above="in_black")
     gamma: float = number(1, 0.05, 20, "ratio", "exponent; above 1 the middle tones get lighter")
     out_black: int = number(0, 0, 255, "level", "level that in_black becomes")
     out_white: int = number(255, 0, 255, "level", "level that in_white becomes")
 
-    example: ClassVar = {"name": "levels", "in_black": 20, "in_white": 235}
+    example: ClassVar = {"in_black": 20, "in_white": 235}
 
     @field_validator("in_white")
     @classmethod
@@ -90,10 +82,9 @@ class Levels(TableFilter):
 class Posterize(TableFilter):
     """Keep only the highest bits of every colour."""
 
-    name: Literal["posterize"] = "posterize"
     bits: int = number(4, 1, 8, "bit", "bits that are kept")
 
-    example: ClassVar = {"name": "posterize", "bits": 3}
+    example: ClassVar = {"bits": 3}
 
     def table(self) -> NDArray[np.uint8]:
         """Return the table of Pillow's `ImageOps.posterize`, uint8 (256, 1, 1)."""
@@ -104,12 +95,9 @@ class Posterize(TableFilter):
 class Solarize(TableFilter):
     """Invert every colour from a threshold on."""
 
-    name: Literal["solarize"] = "solarize"
     threshold: int = number(
         128, 0, 256, "level", "darkest level that is inverted; 256 inverts none"
     )
-
-    example: ClassVar = {"name": "solarize"}
 
     def table(self) -> NDArray[np.uint8]:
         """Return the table of Pillow's `ImageOps.solarize`, uint8 (256, 1, 1)."""
@@ -119,11 +107,11 @@ class Solarize(TableFilter):
 class Contrast(CountingFilter):
     """Spread all colours around the image's mean luma."""
 
-    name: Literal["contrast"] = "contrast"
     factor: float = number(1, 0, 8, "ratio", "0 gives plain grey, 1 the original")
 
-    example: ClassVar = {"name": "contrast", "factor": 1.3}
+    example: ClassVar = {"factor": 1.3}
     passes: ClassVar = (Pass("luma_sum"), Pass("contrast"))
+    packed: ClassVar = ("<8xf4x", "factor")  # after room for the sum of all lumas, uint64
 
     def counted(self, pixels: Pixels) -> ComposedTables:
         """Return the table of Pillow's `ImageEnhance.Contrast` for the mean luma of this image.
@@ -134,7 +122,3 @@ class Contrast(CountingFilter):
         total = sum(int(luma(each).sum(dtype=np.uint64)) for each in pieces(pixels, COUNTED))
         table = blend(int(total / (height * width) + 0.5), LEVELS, self.factor)
         return ComposedTables(levels=table.tobytes())
-
-    def device_data(self, _shape: Shape) -> bytes:
-        """Return room for the sum of all lumas (uint64), and the factor as float32."""
-        return struct.pack("<Qf4x", 0, self.factor)
