@@ -19,7 +19,7 @@ import numpy as np
 
 from models.domain import errors
 from models.domain.backend import Load
-from models.domain.errors import FieldError, InternalError, ServiceError
+from models.domain.errors import InternalError, ServiceError
 from models.domain.image import Image, Jpeg, NetworkInput, Pixels, Source, Subsampling
 from models.domain.job import Job, Labels, Lane, Operation, ReleaseReason, Trace
 from models.exit_codes import ExitCode
@@ -48,8 +48,8 @@ class JpegHeader(NamedTuple):
     subsampling: Subsampling
 
 
-EncodedError = tuple[str, str, list[tuple[str, str, Any]]]
-"""An error's code and text, and the path, message and value of each wrong field."""
+EncodedError = tuple[str, str]
+"""An error's code and text; front ends have checked every field before."""
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -205,26 +205,16 @@ _ERRORS = {
     if isinstance(kind, type) and issubclass(kind, ServiceError) and "__init__" not in vars(kind)
 } | {ServiceError.code: InternalError}
 
-_PLAIN = (str, int, float, type(None))
-
 
 def encode_error(error: ServiceError) -> EncodedError:
-    """Return an error without its traceback; given values are kept, or replaced by their text."""
-    fields = [(e.path, e.message, _plain(e.given)) for e in error.errors]
-    return error.code, error.detail, fields
-
-
-def _plain(given: object) -> Any:
-    """Return a value that MessagePack can hold; it has no integers beyond 64 bits."""
-    if isinstance(given, int) and not -(1 << 63) <= given < 1 << 64:
-        return repr(given)
-    return given if isinstance(given, _PLAIN) else repr(given)
+    """Return an error without its traceback."""
+    return error.code, error.detail
 
 
 def decode_error(encoded: EncodedError) -> ServiceError:
     """Reverse `encode_error`; an unknown code becomes an InternalError."""
-    code, detail, fields = encoded
-    return _ERRORS.get(code, InternalError)(detail, [FieldError(*field) for field in fields])
+    code, detail = encoded
+    return _ERRORS.get(code, InternalError)(detail)
 
 
 # The socket.
