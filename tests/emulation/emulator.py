@@ -26,6 +26,9 @@ from workers.kernels import loader
 from workers.kernels.items import ITEM, THREADS, Pass, Shape, starts
 
 HEADER = Path(__file__).with_name("cuda.hpp")
+ROOT = "".join(f'#include "{each.name}"\n' for each in loader.modules())
+"""The text that includes all kernels."""
+
 FLAGS = ("-std=c++17", "-w", f"-I{loader.FOLDER}", "-include", str(HEADER))
 """Options with which g++ reads any file of the kernels as C++."""
 
@@ -101,7 +104,7 @@ def emulator() -> Emulator:
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("g++ is not installed; it compiles the kernels for the CPU")
-    content = f"{loader.source()}{HEADER.read_text()}{FLAGS}{OPTIONS}"
+    content = f"{loader.expanded(ROOT)}{HEADER.read_text()}{FLAGS}{OPTIONS}"
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"darkroom-emulation-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -111,7 +114,7 @@ def emulator() -> Emulator:
         if not library.exists():
             made = folder / f"{key}.{os.getpid()}.so"
             command = [compiler, *FLAGS, *OPTIONS, "-x", "c++", "-", "-o", str(made)]
-            subprocess.run(command, input=loader.root().encode(), check=True)
+            subprocess.run(command, input=ROOT.encode(), check=True)
             made.replace(library)
     return Emulator(library)
 

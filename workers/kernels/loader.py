@@ -4,8 +4,8 @@ Files name their needs by `#include "..."` with paths in `workers`. These lines 
 so that a compiler gets a single text: NVRTC needs no folder to search, and the key of a cache on
 disk, which is made from the text, changes with every header. Nothing is compiled for a parameter.
 Each `.cu` file is a module of its own, so that several threads compile at a time
-(`compilation.py`); `source` is the joined text of all files. CuPy is not imported here: an engine
-launches `KERNELS` as `workers.kernels.items` describes.
+(`compilation.py`). CuPy is not imported here: an engine launches the kernels of all modules as
+`workers.kernels.items` describes.
 """
 
 import functools
@@ -33,45 +33,24 @@ class CudaModule:
     kernels: tuple[str, ...]
 
 
-def root(folder: Path = FOLDER) -> str:
-    """Return the text that includes every `.cu` file below `folder`, ordered by path."""
-    return "".join(f'#include "{name}"\n' for name in _names(folder))
-
-
-def expanded(text: str, folder: Path = FOLDER) -> str:
+def expanded(text: str) -> str:
     """Return `text` with every `#include` replaced by its file, each file at its first mention.
 
     `#line` lets a compiler's message name the file and the line. FileNotFoundError names a file
-    that is included but is not below `folder`.
+    that is included but is not below `FOLDER`.
     """
-    return "".join(_lines(text, "kernels.cu", folder, set()))
-
-
-@functools.cache
-def source() -> str:
-    """Return the joined text of all modules."""
-    return expanded(root())
+    return "".join(_lines(text, "kernels.cu", set()))
 
 
 @functools.cache
 def modules() -> tuple[CudaModule, ...]:
     """Return a module for each `.cu` file, ordered by path."""
-    return tuple(
-        CudaModule(name, expanded(f'#include "{name}"\n'), _kernels(FOLDER / name))
-        for name in _names(FOLDER)
-    )
+    names = sorted(file.relative_to(FOLDER).as_posix() for file in FOLDER.rglob("*.cu"))
+    texts = [(name, expanded(f'#include "{name}"\n')) for name in names]
+    return tuple(CudaModule(name, text, tuple(_KERNEL.findall(text))) for name, text in texts)
 
 
-def _names(folder: Path) -> list[str]:
-    return sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.cu"))
-
-
-def _kernels(file: Path) -> tuple[str, ...]:
-    """Return the kernels of a file; headers have none."""
-    return tuple(_KERNEL.findall(file.read_text("utf-8")))
-
-
-def _lines(text: str, name: str, folder: Path, seen: set[str]) -> Iterator[str]:
+def _lines(text: str, name: str, seen: set[str]) -> Iterator[str]:
     yield f'#line 1 "{name}"\n'
     for number, line in enumerate(text.splitlines(keepends=True), 1):
         found = _INCLUDE.fullmatch(line)
@@ -80,13 +59,7 @@ def _lines(text: str, name: str, folder: Path, seen: set[str]) -> Iterator[str]:
             continue
         if found[1] not in seen:
             seen.add(found[1])
-            yield from _lines((folder / found[1]).read_text("utf-8"), found[1], folder, seen)
+            yield from _lines((FOLDER / found[1]).read_text("utf-8"), found[1], seen)
             yield f'#line {number + 1} "{name}"\n'
         else:
             yield "\n"
-
-
-KERNELS: tuple[str, ...] = tuple(
-    kernel for name in _names(FOLDER) for kernel in _kernels(FOLDER / name)
-)
-"""The names of all kernels."""

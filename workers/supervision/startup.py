@@ -143,9 +143,8 @@ def _on_gpu(
     from workers.engines.cuda.network import GraphedNetwork, make_context
     from workers.engines.model import State, load_models
 
-    # By default these are below the home folder, or named for the user: some ids have neither.
+    # By default this is below the home folder, or named for the user: some ids have neither.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(settings.cache_folder / "inductor"))
-    os.environ.setdefault("CUPY_CACHE_DIR", str(settings.cache_folder / "cupy"))
     device = f"cuda:{gpu}"
     size = settings.max_batch_size or GPU_BATCH
 

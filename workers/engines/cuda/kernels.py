@@ -1,6 +1,5 @@
 """Compiled kernels, launched on torch's current stream, and the versions of the CUDA libraries."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
@@ -15,8 +14,6 @@ from workers.engines.cuda.nvrtc import Nvrtc
 from workers.kernels import loader
 from workers.kernels.compilation import compiled
 from workers.kernels.cubins import CubinStore, folders
-
-log = logging.getLogger("darkroom.kernels")
 
 
 def check_majors() -> None:
@@ -62,24 +59,15 @@ def check_capability(capability: str) -> None:
 
 
 class Kernels:
-    """All kernels, loaded for the current device from cubins, by default in the user's cache.
-
-    If that fails for any reason, CuPy compiles all of them as a single module, which takes a minute
-    or more of CPU time, and keeps it in a cache of its own.
-    """
+    """All kernels, loaded for the current device from cubins, by default in the user's cache."""
 
     def __init__(self, cubins: CubinStore | None = None) -> None:
         check_majors()
         check_capability(cupy.cuda.Device().compute_capability)
         self._device = torch.cuda.current_device()
         self._streams: dict[int, Any] = {}
-        try:
-            self._functions = _from_cubins(
-                cubins or CubinStore(folders(cache_folder(), cache_folder()))
-            )
-        except (RuntimeError, OSError) as error:  # of NVRTC, of the driver, or of the disk
-            log.warning("kernels are compiled as one module, which takes a minute: %s", error)
-            self._functions = _as_one_module()
+        store = cubins or CubinStore(folders(cache_folder(), cache_folder()))
+        self._functions = _from_cubins(store)
 
     def launch(self, name: str, blocks: int, threads: int, arguments: Sequence[Any]) -> None:
         """Start a kernel on torch's current stream; do nothing when there are no blocks."""
@@ -108,11 +96,6 @@ def _from_cubins(store: CubinStore) -> Mapping[str, Any]:
         module.load(cubins[each.name])
         functions |= {name: module.get_function(name) for name in each.kernels}
     return functions
-
-
-def _as_one_module() -> Mapping[str, Any]:
-    module = cupy.RawModule(code=loader.source(), options=loader.OPTIONS)
-    return {name: module.get_function(name) for name in loader.KERNELS}
 
 
 def versions() -> dict[str, str | None]:

@@ -18,7 +18,7 @@ import pytest
 import workers.filters
 from models.domain.image import Subsampling
 from models.networks.spec import Interpolation
-from tests.emulation.emulator import FLAGS
+from tests.emulation.emulator import FLAGS, ROOT
 from workers.engines.cuda import classifying, filtering, jpeg_blocks, jpeg_encoder, sources
 from workers.filters import geometry, morphological, smoothing
 from workers.filters.arithmetic.sums import OPENCV, device_box
@@ -43,7 +43,7 @@ def failures(assertions: Iterator[str]) -> str:
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("g++ is not installed; it compares the numbers of Python and of the kernels")
-    text = loader.root() + "".join(f'static_assert({each}, "{each}");\n' for each in assertions)
+    text = ROOT + "".join(f'static_assert({each}, "{each}");\n' for each in assertions)
     command = [compiler, *FLAGS, "-fsyntax-only", "-x", "c++", "-"]
     return subprocess.run(command, input=text.encode(), capture_output=True).stderr.decode()
 
@@ -86,7 +86,9 @@ def launched(kernel: str, grid: Grid) -> str:
 
 def test_the_grid_that_is_read_from_the_text_is_the_one_that_a_compiler_sees() -> None:
     passes = all_passes()
-    assert {pass_.kernel for pass_ in passes} | NO_PASSES == set(loader.KERNELS)
+    assert {pass_.kernel for pass_ in passes} | NO_PASSES == {
+        kernel for module in loader.modules() for kernel in module.kernels
+    }
     assert {pass_.kernel for pass_ in passes if pass_.own_grid} == BY_HOST
     kernels = {pass_.kernel for pass_ in passes} - BY_HOST
     assert failures(launched(kernel, grid_of(kernel)) for kernel in kernels) == ""
