@@ -34,7 +34,7 @@ def _residual(
     return NetworkSpec(
         name=name,
         build=Builder(
-            "workers.engines.residual_network.residual_network", {"block": block, "depths": depths}
+            "workers.engines.residual_network.ResidualNetwork", {"block": block, "depths": depths}
         ),
         preprocessing=Preprocessing(
             resize, crop=224, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), version=1

@@ -12,86 +12,60 @@ from torch import Tensor, nn
 WIDTHS = (64, 128, 256, 512)
 """Channels inside the blocks of the four layers; each but the first halves height and width."""
 
-
-class BasicBlock(nn.Module):
-    """Two 3 × 3 convolutions beside a shortcut, which has a convolution where the shape changes."""
-
-    expansion = 1
-
-    def __init__(
-        self, n_in: int, width: int, stride: int, downsample: nn.Sequential | None
-    ) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(n_in, width, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.relu = nn.ReLU(inplace=True)
-        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.downsample = downsample
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (n, in, h, w) to (n, width, h / stride, w / stride)."""
-        shortcut = x if self.downsample is None else self.downsample(x)
-        inner = self.relu(self.bn1(self.conv1(x)))
-        out = self.bn2(self.conv2(inner))
-        out += shortcut
-        found: Tensor = self.relu(out)
-        return found
-
-
-class BottleneckBlock(nn.Module):
-    """Convolutions of 1 × 1, 3 × 3 and 1 × 1 beside a shortcut.
-
-    The first reduces the channels to `width`, the last expands them to 4 · `width`. The stride is
-    in the 3 × 3 convolution, as torchvision has it; the paper has it in the first 1 × 1.
-    """
-
-    expansion = 4
-
-    def __init__(
-        self, n_in: int, width: int, stride: int, downsample: nn.Sequential | None
-    ) -> None:
-        super().__init__()
-        n_out = width * self.expansion
-        self.conv1 = nn.Conv2d(n_in, width, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = nn.Conv2d(width, n_out, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(n_out)
-        self.relu = nn.ReLU(inplace=True)
-        self.downsample = downsample
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (n, in, h, w) to (n, 4 · width, h / stride, w / stride)."""
-        shortcut = x if self.downsample is None else self.downsample(x)
-        inner = self.relu(self.bn1(self.conv1(x)))
-        inner = self.relu(self.bn2(self.conv2(inner)))
-        out = self.bn3(self.conv3(inner))
-        out += shortcut
-        found: Tensor = self.relu(out)
-        return found
-
-
-Block = BasicBlock | BottleneckBlock
-BLOCKS: dict[str, type[BasicBlock] | type[BottleneckBlock]] = {
-    "basic": BasicBlock,
-    "bottleneck": BottleneckBlock,
+BLOCKS: dict[str, tuple[tuple[int, int], ...]] = {
+    "basic": ((3, 1), (3, 1)),
+    "bottleneck": ((1, 1), (3, 1), (1, 4)),
 }
+"""The convolutions of each kind of block: the side of the window, and how many times the width of
+the block it has as channels. The first window of 3 × 3 has the stride, as torchvision has it; in
+the paper the first window of 1 × 1 has it."""
+
+
+class Block(nn.Module):
+    """Convolutions beside a shortcut, which has a convolution where the shape changes."""
+
+    def __init__(
+        self, kind: str, n_in: int, width: int, stride: int, downsample: nn.Sequential | None
+    ) -> None:
+        super().__init__()
+        self._count = len(BLOCKS[kind])
+        for number, (side, factor) in enumerate(BLOCKS[kind], 1):
+            own, stride = (stride, 1) if side == 3 else (1, stride)
+            convolution = nn.Conv2d(n_in, factor * width, side, own, side // 2, bias=False)
+            n_in = convolution.out_channels
+            self.add_module(f"conv{number}", convolution)
+            self.add_module(f"bn{number}", nn.BatchNorm2d(n_in))
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = downsample
+
+    def convolutions(self) -> list[nn.Conv2d]:
+        """Return the convolutions in order, without that of the shortcut."""
+        return [getattr(self, f"conv{number + 1}") for number in range(self._count)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (n, in, h, w) to (n, channels of the last convolution, h / stride, w / stride)."""
+        shortcut = x if self.downsample is None else self.downsample(x)
+        for number, convolution in enumerate(self.convolutions(), 1):
+            x = getattr(self, f"bn{number}")(convolution(x))
+            if number == self._count:
+                x += shortcut
+            x = self.relu(x)
+        return x
 
 
 class ResidualNetwork(nn.Module):
-    """Map (n, 3, h, w) to logits (n, classes); fresh weights equal torchvision's."""
+    """Map (n, 3, h, w) to logits (n, classes); fresh weights equal torchvision's.
 
-    def __init__(
-        self, block: type[BasicBlock] | type[BottleneckBlock], depths: Sequence[int], n_classes: int
-    ) -> None:
+    The four layers have `depths` blocks; `block` is a key of `BLOCKS`.
+    """
+
+    def __init__(self, block: str, depths: Sequence[int], n_classes: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(3, WIDTHS[0], 7, 2, 3, bias=False)
         self.bn1 = nn.BatchNorm2d(WIDTHS[0])
         self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, 2, 1)
-        outs = [width * block.expansion for width in WIDTHS]
+        outs = [width * BLOCKS[block][-1][1] for width in WIDTHS]
         self.layer1 = _layer(block, WIDTHS[0], WIDTHS[0], depths[0], 1)
         self.layer2 = _layer(block, outs[0], WIDTHS[1], depths[1], 2)
         self.layer3 = _layer(block, outs[1], WIDTHS[2], depths[2], 2)
@@ -110,18 +84,11 @@ class ResidualNetwork(nn.Module):
         return found
 
 
-def residual_network(*, block: str, depths: Sequence[int], n_classes: int) -> ResidualNetwork:
-    """Build a network of `depths` blocks in its four layers; `block` is a key of `BLOCKS`."""
-    return ResidualNetwork(BLOCKS[block], depths, n_classes)
-
-
-def _layer(
-    block: type[BasicBlock] | type[BottleneckBlock], n_in: int, width: int, depth: int, stride: int
-) -> nn.Sequential:
-    n_out = width * block.expansion
+def _layer(block: str, n_in: int, width: int, depth: int, stride: int) -> nn.Sequential:
+    n_out = width * BLOCKS[block][-1][1]
     downsample = None
     if stride != 1 or n_in != n_out:
         halved = nn.Conv2d(n_in, n_out, 1, stride, bias=False)
         downsample = nn.Sequential(halved, nn.BatchNorm2d(n_out))
-    first = block(n_in, width, stride, downsample)
-    return nn.Sequential(first, *(block(n_out, width, 1, None) for _ in range(depth - 1)))
+    first = Block(block, n_in, width, stride, downsample)
+    return nn.Sequential(first, *(Block(block, n_out, width, 1, None) for _ in range(depth - 1)))

@@ -26,7 +26,7 @@ from workers.engines.builder import (
     take_head,
 )
 from workers.engines.cpu.engine import Crops
-from workers.engines.residual_network import Block, BottleneckBlock, ResidualNetwork
+from workers.engines.residual_network import Block, ResidualNetwork
 
 # Forward passes on CPU cores: each on one core, side by side, or a single one on all cores.
 
@@ -122,11 +122,8 @@ class _Block:
     def __init__(self, block: Block, side: int) -> None:
         shortcut = None if block.downsample is None else cast(nn.Conv2d, block.downsample[0])
         self._shortcut = None if shortcut is None else _Convolution(shortcut, side)
-        convolutions = [block.conv1, block.conv2]
-        if isinstance(block, BottleneckBlock):
-            convolutions.append(block.conv3)
         self._first: list[_Convolution] = []
-        for each in convolutions:
+        for each in block.convolutions():
             self._first.append(_Convolution(each, side))
             side = self._first[-1].side_after
         self._last, self.side_after = self._first.pop(), side
