@@ -8,8 +8,8 @@ threads. A status that is not 200, a failed image inside a 200, a broken connect
 later than ten seconds are errors. After a warm-up there is one run for each number of connections;
 the fastest without errors counts, and p50 at one connection is the latency of an image alone. p99
 at half the highest rate comes from an open loop: four Python processes, Poisson arrivals. Cores
-used are CPU seconds by elapsed seconds, from /proc. The device's own rates are measured by
-engine_rates.py. The peers (peers/) have the same weights, decode
+used are CPU seconds by elapsed seconds, from /proc; a GPU's utilisation is nvidia-smi's. The
+device's own rates are measured by engine_rates.py. The peers (peers/) have the same weights, decode
 with Pillow and get the same `subsampled` raw bodies from the same wrk.
 
 Run: python -m tests.bench.serve_gpu [--photos FOLDER] [--wrk PATH] [--weights bundled]
@@ -36,10 +36,10 @@ from typing import Any
 import httpx
 
 from models.networks.registry import BUNDLED
-from tests.bench import wrk
+from tests.bench import gpu_samples, wrk
 from tests.bench.images import jpegs, subsampled
 from tests.bench.load import Connections, Reply, forms, open_loop, percentile, raw_post
-from tests.bench.report import gpu, report
+from tests.bench.report import report
 from tests.bench.subject import Subject, answers, says, started
 from tests.ports import free_port
 
@@ -76,7 +76,7 @@ class Bench:
         if options.photos:
             self.source, photos = "photos", [each.read_bytes() for each in _files(options.photos)]
         self.sets = {"subsampled": [subsampled(each) for each in photos], "mixed": photos}
-        self.on_gpu = gpu() is not None
+        self.on_gpu = gpu_samples.describe() is not None
 
     def requests(self, images: str, path: str, each: int = 1) -> Path:
         """Return the file of an image set as requests, with `each` images a form if not 1."""
@@ -100,21 +100,25 @@ class Bench:
         """Run wrk once for each number of connections, after a warm-up; the best counts."""
         wrk.run(self.wrk, subject.port, requests, max(connections), 3)
         points: list[Found] = []
-        for n in connections:
-            self.labels(subject.port, lambda _: {"class_id": 0}, DRAINING)  # the last run's rest
-            before, start = subject.cpu_seconds(), time.monotonic()
-            run = wrk.run(self.wrk, subject.port, requests, n, self.options.seconds)
-            cores = _cores(before, subject.cpu_seconds(), time.monotonic() - start)
-            rate = round(run.per_second * each, 1)
-            point = {"images_per_second": rate, **asdict(run), "server_cores": cores}
-            points.append(point)
-            print(requests.name, point, flush=True)
+        with gpu_samples.GpuSamples() as gpu:
+            for n in connections:
+                self.labels(
+                    subject.port, lambda _: {"class_id": 0}, DRAINING
+                )  # the last run's rest
+                before, start = subject.cpu_seconds(), time.monotonic()
+                run = wrk.run(self.wrk, subject.port, requests, n, self.options.seconds)
+                cores = _cores(before, subject.cpu_seconds(), time.monotonic() - start)
+                rate = round(run.per_second * each, 1)
+                point = {"images_per_second": rate, **asdict(run), "server_cores": cores}
+                points.append(point)
+                print(requests.name, point, flush=True)
         clean = [point for point in points if not point["errors"]] or points
         return {
             "best": max(clean, key=lambda point: float(point["images_per_second"])),
             "p50_ms_at_1": next((p["p50_ms"] for p in points if p["connections"] == 1), None),
             "images_per_second": {p["connections"]: p["images_per_second"] for p in points},
             "errors": {p["connections"]: p["errors"] for p in points if p["errors"]},
+            "gpu_percent": gpu.means,
         }
 
     def labels(self, port: int, best: Callable[[Any], Any], count: int = LABELLED) -> list[int]:
