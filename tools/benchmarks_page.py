@@ -1,10 +1,9 @@
 """Write docs/benchmarks.md and its charts from the committed results: `make docs`.
 
-No figure is typed: each one comes from a file in `tests/bench/results`, and each method is the
-docstring of its program. A test compares the page with the output of this program.
+No figure is typed: each one comes from a file in `tests/bench/results`, and each section links its
+program. A test compares the page with the output of this program.
 """
 
-import ast
 import textwrap
 from collections.abc import Iterator
 from typing import Any
@@ -17,8 +16,7 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 HEAD = """# Benchmarks
 
 `make docs` writes this page and its charts from the results in `tests/bench/results`; do not edit
-it. Each method is the docstring of the program that measured. Figures of different machines or days
-must not be compared with each other.
+it. Figures of different machines or days must not be compared with each other.
 """
 
 SHOWN = ("serve_gpu", "serve_cpu", "filters_gpu", "filters_cpu", "overload", "soak")
@@ -90,7 +88,7 @@ def rates() -> Iterator[str]:
     yield ""
     yield _chart("connections", "Images a second by the number of connections, first run")
     yield ""
-    yield from method("bench/serve_gpu")
+    yield method("bench/serve_gpu")
 
 
 def _ratio(parts: Any) -> str:
@@ -168,25 +166,19 @@ def soak() -> Iterator[str]:
     text = (
         f"{found['minutes']:.0f} minutes of mixed traffic, {sum(found['answers'].values()):,} "
         f"answers, while {len(found['faults'])} processes were killed; {found['lost']} good "
-        "requests were lost with them. Each point is the median of a fifth of the time. "
-        "[reliability.md](reliability.md) has the curves."
+        "requests were lost with them. Each point is the median of a fifth of the time."
     )
     yield from _section("Memory in the soak", chart, text, "chaos/soak")
 
 
 def _section(title: str, chart: str, text: str, program: str) -> Iterator[str]:
-    """Yield a section of one chart, one paragraph and the method of `program`."""
-    yield from (f"## {title}", "", chart, "", _paragraph(text), "")
-    yield from method(program)
+    """Yield a section of one chart, one paragraph and a link to the method of `program`."""
+    yield from (f"## {title}", "", chart, "", _paragraph(text), "", method(program))
 
 
-def method(program: str) -> Iterator[str]:
-    """Yield the method of a program in `tests`, quoted: its docstring up to "Run: "."""
-    source = (ROOT / "tests" / f"{program}.py").read_text()
-    text = (ast.get_docstring(ast.parse(source)) or "").partition("Run: ")[0]
-    yield f"Method (`tests/{program}.py`):"
-    yield ""
-    yield from (f"> {line}".rstrip() for line in text.strip().splitlines())
+def method(program: str) -> str:
+    """Return a link to a program in `tests`, whose docstring describes the method."""
+    return f"The docstring of [{program}.py](../tests/{program}.py) describes the method."
 
 
 def _paragraph(text: str) -> str:
