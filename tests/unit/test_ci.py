@@ -1,12 +1,10 @@
-"""What checks a change: `.ci/run`, the hosted workflow and the hooks of pre-commit agree."""
+"""What checks a change: `.ci/run` and the hosted workflows name what exists."""
 
 import importlib.util
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -14,18 +12,11 @@ import yaml
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = ROOT / ".github" / "workflows"
 WORKFLOW = WORKFLOWS / "ci.yml"
-HOOKS = ROOT / ".pre-commit-config.yaml"
 
 
 def targets() -> set[str]:
     """Return the targets of the Makefile."""
     return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-
-
-def hooks() -> list[dict[str, Any]]:
-    repositories = yaml.safe_load(HOOKS.read_text())["repos"]
-    assert [each["repo"] for each in repositories] == ["local"]
-    return list(repositories[0]["hooks"])
 
 
 def test_ci_runs_the_test_command_of_the_readme() -> None:
@@ -66,15 +57,3 @@ def test_a_file_of_another_program_fits_its_schema(schema: str, file: str) -> No
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}"]
     done = subprocess.run([*command, ROOT / file], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-
-
-def test_every_hook_is_a_tool_of_this_checkout_that_needs_no_network() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    installed = {re.split(r"[<>=]", each)[0] for each in project["dependency-groups"]["dev"]}
-    for hook in hooks():
-        program = hook["entry"].split()[0]
-        assert hook["language"] == "system"
-        assert program.startswith(".venv/bin/")
-        assert program.removeprefix(".venv/bin/") in installed
-        for path in re.findall(r"\S+\.py", hook["entry"]):
-            assert (ROOT / path).exists()

@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name as canonical
 from tools.audit import LOCKS
 
 ROOT = Path(__file__).parents[2]
+EXTRAS, DEV = "requirements-extras.lock", "requirements-dev.lock"
 STACKS = [
     ("requirements-gpu.lock", "gpu", 12),
     ("requirements-gpu-cuda13.lock", "gpu-cuda13", 13),
@@ -105,29 +106,22 @@ def test_a_lock_has_the_cuda_libraries_of_one_major() -> None:
             assert found[f"nvidia-{library}{suffix}"].split(".")[0] == str(major)
 
 
-def test_a_lock_has_every_package_of_its_extra() -> None:
-    for lock, extra, _major in STACKS:
-        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-        wanted = {re.split(r"[<>=;]", each)[0] for each in project["optional-dependencies"][extra]}
-        assert wanted <= versions(lock).keys()
-
-
-@pytest.mark.parametrize("extra", ["grpc", "otel", "parquet", "postgres", "storage"])
-def test_the_lock_of_extras_has_each_and_can_be_installed_beside_every_other_lock(
-    extra: str,
-) -> None:
+def test_a_lock_has_every_package_of_its_extras() -> None:
+    extras = ((EXTRAS, name) for name in ("grpc", "otel", "parquet", "postgres", "storage"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = {re.split(r"[\[<>=;]", each)[0] for each in project["optional-dependencies"][extra]}
-    own = versions("requirements-extras.lock")
-    assert wanted <= own.keys()
-    for each in ("requirements.lock", "requirements-dev.lock", *(name for name, *_ in STACKS)):
-        other = versions(each)
-        shared = own.keys() & other.keys()
-        assert {name: own[name] for name in shared} == {name: other[name] for name in shared}
+    for lock, extra in (*extras, *(each[:2] for each in STACKS)):
+        stated = project["optional-dependencies"][extra]
+        assert {re.split(r"[\[<>=;]", each)[0] for each in stated} <= versions(lock).keys()
 
 
-def test_the_documentation_installs_beside_the_tools_of_developers() -> None:
-    dev, docs = versions("requirements-dev.lock"), versions("requirements-docs.lock")
-    assert {"sphinx", "furo", "myst-parser"} <= docs.keys()
-    shared = dev.keys() & docs.keys()
-    assert {name: dev[name] for name in shared} == {name: docs[name] for name in shared}
+@pytest.mark.parametrize(
+    ("lock", "beside"),
+    [
+        *((EXTRAS, each) for each in ("requirements.lock", DEV, *(name for name, *_ in STACKS))),
+        ("requirements-docs.lock", DEV),
+    ],
+)
+def test_a_lock_can_be_installed_beside_another(lock: str, beside: str) -> None:
+    own, other = versions(lock), versions(beside)
+    shared = own.keys() & other.keys()
+    assert {name: own[name] for name in shared} == {name: other[name] for name in shared}
