@@ -3,8 +3,8 @@
 `inspect` checks the whole stream of a JPEG without decoding it, and any doubt gives None:
 libjpeg-turbo takes the file. Bit errors inside the Huffman data cannot be seen: codes that no table
 has, too many coefficients in a block, data that end before the last block or continue after it,
-values out of range. An engine meets bit errors by itself; with restart markers each interval may be
-wrong that way.
+values out of range. An engine meets bit errors by itself. The places of restart markers are not
+checked: no engine gets a file that has them.
 """
 
 import re
@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 import simplejpeg
-from numpy.typing import NDArray
 
 from models.codec.metadata import affordable
 from models.domain.errors import TooManyPixels, Undecodable
@@ -129,14 +128,14 @@ def inspect(data: bytes | memoryview) -> BaselineJpeg | None:
         return None
     if found is None:
         return None
-    properties, *scan = found
-    length = scan_end(stream, *scan)
+    properties, start, bits = found
+    length = _scan_end(stream, start, bits, restarts=properties.restarts)
     return None if length is None else properties._replace(length=length)
 
 
 @lru_cache(maxsize=_CACHED)
-def _headers(stream: bytes) -> tuple[BaselineJpeg, int, int, int, int] | None:
-    """Return the properties but the length, and the arguments of `scan_end`; None as `inspect`."""
+def _headers(stream: bytes) -> tuple[BaselineJpeg, int, int] | None:
+    """Return the properties but the length, and the arguments of `_scan_end`; None as `inspect`."""
     frame, interval, quantization = b"", None, 0
     shortest: dict[int, int] = {}
     """The bits of the shortest code of each Huffman table, by its class and number."""
@@ -196,9 +195,9 @@ def _headers(stream: bytes) -> tuple[BaselineJpeg, int, int, int, int] | None:
     # A block takes a DC code and an AC code at least.
     least = [shortest[each >> 4] + shortest[each & 15 | 0x10] for each in selectors]
     mcus = -(-width // mcu_width) * -(-height // mcu_height)
-    interval = interval or mcus
-    found = BaselineJpeg(width, height, subsampling, 0, described, mcus > interval)
-    return found, end, interval, mcus, sum(map(mul, blocks, least))
+    restarts = mcus > (interval or mcus)
+    found = BaselineJpeg(width, height, subsampling, 0, described, restarts)
+    return found, end, mcus * sum(map(mul, blocks, least))
 
 
 def first_frame(start: bytes) -> tuple[int, int] | None:
@@ -283,8 +282,8 @@ def _huffman_tables(body: bytes) -> Mapping[int, int]:
 
 
 # The end of entropy-coded data. The data hold no marker but restart markers: an encoder writes a 0
-# behind each 0xFF of its own (ITU-T T.81, B.1.1.5). The data are searched in blocks, up to the
-# first marker out of order: a hostile scan of 32 MB at once took 300 MB, and the GIL for 0.3 s.
+# behind each 0xFF of its own (ITU-T T.81, B.1.1.5). The data are searched in blocks: a hostile scan
+# of 32 MB at once took 300 MB, and the GIL for 0.3 s.
 
 _PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
 _COEFFICIENTS = 64
@@ -302,22 +301,22 @@ _BLOCK = 1 << 18
 """Bytes of a scan that are searched at a time: few calls of numpy, and at most 5 MB for each."""
 
 
-def scan_end(stream: bytes, start: int, interval: int, mcus: int, bits: int) -> int | None:
+def _scan_end(stream: bytes, start: int, bits: int, *, restarts: bool) -> int | None:
     """Return where the file ends, EOI included; None if its scan cannot be whole.
 
-    The scan begins at `start` and has `mcus` minimum coded units, each of at least `bits` bits, and
-    a restart marker after every `interval` of them but the last.
+    The scan begins at `start` and has at least `bits` bits. With `restarts`, it may have restart
+    markers, whose places are left to libjpeg.
     """
-    restarts = -(-mcus // interval) - 1
+    if restarts:
+        found = _END_OF_SCAN.search(stream, start)
+        end = found.start() if found else -1
+    else:
+        end = _first_marker(stream, start)
     # No block takes less than its two shortest codes. A scan with fewer bits than that lacks data,
     # so it is left to libjpeg, which fills up what is missing.
-    behind = _behind_restarts(stream, start, restarts, interval * bits) if restarts else start
-    if behind is None:
+    if end < 0 or stream[end + 1] != _EOI or 8 * (end - start) < bits:
         return None
-    end = _first_marker(stream, behind)
-    if end < 0 or stream[end + 1] != _EOI:
-        return None
-    return end + 2 if 8 * (end - behind) >= (mcus - restarts * interval) * bits else None
+    return end + 2
 
 
 def whole_stream(data: bytes) -> bytes | None:
@@ -358,48 +357,21 @@ def whole_stream(data: bytes) -> bytes | None:
     return None
 
 
-def _marks(stream: bytes, first: int) -> NDArray[np.bool_]:
-    """Return whether a marker begins at each byte of the block at `first`.
+def _first_marker(stream: bytes, start: int) -> int:
+    """Return the place of the first 0xFF from `start` on that no 0 follows, or -1.
 
     Every 256th byte of a scan is 0xFF with a 0 behind it, at each of which a regular expression
     stops: 50 µs for a photo of 54 kB. Whole blocks take a tenth of that. The smaller of 1 (at each
     0xFF, else 0) and the byte behind it is 1 at a marker, and 0 elsewhere.
     """
-    scan = np.frombuffer(stream, np.uint8, min(_BLOCK + 1, len(stream) - first), first)
-    marks = (scan[:-1] == 0xFF).view(np.uint8)
-    found: NDArray[np.bool_] = np.minimum(marks, scan[1:], out=marks).view(np.bool_)
-    return found
-
-
-def _first_marker(stream: bytes, start: int) -> int:
-    """Return the place of the first 0xFF from `start` on that no 0 follows, or -1."""
     for first in range(start, len(stream) - 1, _BLOCK):
-        marks = _marks(stream, first)
+        scan = np.frombuffer(stream, np.uint8, min(_BLOCK + 1, len(stream) - first), first)
+        marks = (scan[:-1] == 0xFF).view(np.uint8)
+        np.minimum(marks, scan[1:], out=marks)
         place = int(marks.argmax())
         if marks[place]:
             return first + place
     return -1
-
-
-def _behind_restarts(stream: bytes, start: int, restarts: int, bits: int) -> int | None:
-    """Return the place behind the last of the restart markers of a scan.
-
-    None: a marker of another kind comes before, the markers are not numbered in their order, or
-    fewer than `bits` bits stand before a marker.
-    """
-    passed, behind = 0, start
-    for first in range(start, len(stream) - 1, _BLOCK):
-        places = np.flatnonzero(_marks(stream, first))[: restarts - passed] + first
-        codes = np.frombuffer(stream, np.uint8)[places + 1]
-        numbers = np.arange(passed, passed + len(places)) % 8
-        sizes = np.diff(places, prepend=behind - 2) - 2
-        if (codes != _RST0 + numbers).any() or (8 * sizes < bits).any():
-            return None
-        if len(places):
-            passed, behind = passed + len(places), int(places[-1]) + 2
-        if passed == restarts:
-            return behind
-    return None
 
 
 # Missing pixels. A phone may write no EOI, and a cut file may have one. libjpeg-turbo fills up
