@@ -20,7 +20,7 @@ from models.codec.description import Description
 from models.codec.encoder import Chroma, Encoding, encode, encode_within, finished, flatten
 from models.codec.formats import ENCODABLE, OUTPUT_FORMATS, ImageFormat, identify
 from models.codec.jpeg import may_be_baseline
-from models.codec.probe import ImageInfo, probe
+from models.codec.probe import ImageInfo
 from models.codec.warmth import PICTURE, warm_up
 
 __all__ = [
@@ -53,6 +53,5 @@ __all__ = [
     "open_memory",
     "open_plain",
     "pixels_of",
-    "probe",
     "warm_up",
 ]

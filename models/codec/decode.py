@@ -127,7 +127,7 @@ class Opened:
 
 
 def open_file(data: bytes, *, max_pixels: int, all_frames: bool = False) -> Opened:
-    """Open an image file whose cost is within bounds; raise the errors of `probe`.
+    """Open an image file whose cost is within bounds; raise the errors of `read_header`.
 
     `all_frames`: all frames of an animation will be decoded, and not the first alone.
     """
@@ -147,8 +147,8 @@ def open_plain(data: bytes, *, max_pixels: int) -> Opened | None:
 def decode(data: bytes, *, max_pixels: int) -> Decoded:
     """Return the pixels of an image file: upright, sRGB, 8 bits; 1, 3 or 4 channels; C-contiguous.
 
-    The GIL is released while decoding. Raises the errors of `probe`, and Undecodable for a file
-    whose pixels are corrupt or truncated.
+    The GIL is released while decoding. Raises the errors of `read_header`, and Undecodable for a
+    file whose pixels are corrupt or truncated.
     """
     return open_file(data, max_pixels=max_pixels).decode()
 
@@ -252,7 +252,7 @@ def encoded(data: bytes, *, max_pixels: int) -> Decoded | None:
     from libjpeg-turbo's, and a check by decoding at an eighth of the size takes 71 % of the time of
     decoding. Of 196 photos 13 have restart markers.
 
-    Raises the errors of `probe`.
+    Raises the errors of `read_header`.
     """
     found = inspect(data)
     if found is None or found.restarts:

@@ -90,21 +90,13 @@ class Header(NamedTuple):
     """Bytes that the decoder allocates beside its picture, as for a tile of a TIFF."""
 
 
-def probe(data: bytes, *, max_pixels: int) -> ImageInfo:
-    """Return the header of an image file; decode no pixel.
+def read_header(data: bytes, max_pixels: int, *, all_frames: bool = False) -> Header:
+    """Return the header of a file, whose cost of reading is checked first; decode no pixel.
 
-    A PNG may have its EXIF after the pixels: only `decode` sees that orientation.
+    `all_frames`: the frames of an animation are counted, and all of them will be decoded.
 
     Raises UnsupportedMedia (empty, or an unknown format), TooManyPixels (over `max_pixels`, or over
     Pillow's own ceiling of 178,956,970) and Undecodable (a known format with a broken header).
-    """
-    return read_header(data, max_pixels).info
-
-
-def read_header(data: bytes, max_pixels: int, *, all_frames: bool = False) -> Header:
-    """Return the same as `probe`, with profile and copyright; check the cost of reading first.
-
-    `all_frames`: the frames of an animation are counted, and all of them will be decoded.
     """
     if not data:
         raise UnsupportedMedia("the image is empty: 0 bytes")

@@ -51,7 +51,7 @@ def test_hostile_files_are_refused_at_once(kind: str) -> None:
 
 def test_a_refusal_says_what_was_found_what_is_allowed_and_what_to_do() -> None:
     with pytest.raises(Undecodable) as error:
-        codec.probe(hostile.jpeg_of_scans(), max_pixels=LIMIT)
+        codec.open_file(hostile.jpeg_of_scans(), max_pixels=LIMIT)
     assert error.value.detail == (
         "the JPEG has 90 scans over 49,000,000 pixels, and at most 16 are allowed for that size; "
         "save it anew"

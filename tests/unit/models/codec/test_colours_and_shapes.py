@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
 
-from models.codec import ENCODABLE, ImageFormat, decode, open_file, probe
+from models.codec import ENCODABLE, ImageFormat, decode, open_file
 from models.codec.colour import cicp_profile
 from models.codec.containers import clean_aperture
 from models.domain.errors import Undecodable, UnsupportedMedia
@@ -407,7 +407,7 @@ def test_camera_raw_files_are_refused_by_name() -> None:
         for entries in ((THUMBNAIL, SUB_IFDS, MAKE, BLACK), (MAKE, (262, 3, 1, 32803))):
             data = raw_file(*entries, order=order) + maker
             with pytest.raises(UnsupportedMedia, match=rf"camera raw file \({kind}\).*convert"):
-                probe(data, max_pixels=LIMIT)
+                open_file(data, max_pixels=LIMIT)
         ordinary = raw_file(MAKE, BLACK, order=order) + maker
         assert pixels(ordinary).tolist() == [[[7]]]
         assert pixels(raw_file(SUB_IFDS, MAKE, BLACK, order=order) + maker).tolist() == [[[7]]]
@@ -425,4 +425,4 @@ def test_camera_raw_files_are_refused_by_their_marks() -> None:
         ("RW2", b"IIU\0\x18\0\0\0"),
     ]:
         with pytest.raises(UnsupportedMedia, match=rf"camera raw file \({kind}\)"):
-            probe(data, max_pixels=LIMIT)
+            open_file(data, max_pixels=LIMIT)

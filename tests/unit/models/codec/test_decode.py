@@ -25,7 +25,6 @@ from models.codec import (
     open_file,
     open_plain,
     pixels_of,
-    probe,
     stripes,
 )
 from models.domain.errors import ServiceError, Undecodable
@@ -207,7 +206,7 @@ def test_every_orientation_is_turned_as_pillow_turns_it() -> None:
         turned = ImageOps.exif_transpose(opened(data))
         result = decode(data, max_pixels=LIMIT)
         np.testing.assert_array_equal(as_image(result.image).pixels, np.asarray(turned))
-        assert result.info == probe(data, max_pixels=LIMIT)
+        assert result.info == open_file(data, max_pixels=LIMIT).info
         assert (result.info.width, result.info.height) == turned.size
 
 

@@ -19,7 +19,7 @@ from models.codec import (
     encode,
     encode_within,
     flatten,
-    probe,
+    open_file,
 )
 from models.codec.encoder import STRIPE
 from models.domain.errors import InvalidParameter, Unprocessable
@@ -49,7 +49,7 @@ def test_lossy_formats_come_close_in_the_channels_that_they_have() -> None:
     for channels, format in itertools.product([1, 3, 4], LOSSY):
         image = smooth(channels)
         data = encode(image, format)
-        assert probe(data, max_pixels=LIMIT).format is format
+        assert open_file(data, max_pixels=LIMIT).info.format is format
         back = again(data)
         expected = 3 if (channels, format) == (1, ImageFormat.WEBP) else channels
         assert back.channels == (3 if format is ImageFormat.JPEG and channels == 4 else expected)

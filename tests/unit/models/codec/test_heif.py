@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from models.codec import ImageFormat, decode, open_file, probe
+from models.codec import ImageFormat, decode, open_file
 from models.codec.containers import heif_buffers
 from models.codec.formats import identify
 from models.domain.errors import TooManyPixels, Undecodable
@@ -58,7 +58,7 @@ def test_a_file_is_upright_and_in_srgb(name: str, shown: NDArray[np.uint8]) -> N
     assert difference.mean() < 1.5
     assert np.quantile(difference, 0.99) <= 8  # chroma is halved at the edges of the red part
     info = found.info
-    assert info == opened.info == probe(file(name), max_pixels=LIMIT)
+    assert info == opened.info == open_file(file(name), max_pixels=LIMIT).info
     assert (info.format, info.height, info.width) == (ImageFormat.HEIF, *shown.shape[:2])
     assert (info.orientation, info.frames, pixels.shape[2]) == (1, 1, info.most_channels)
 
@@ -117,10 +117,10 @@ def stating(width: int, height: int, name: str = "samsung.heic") -> bytes:
 
 def test_the_stated_size_is_checked_before_the_pixels_and_a_lie_is_undecodable() -> None:
     with pytest.raises(TooManyPixels, match="14000 × 14000 pixels, more than the 1,000,000"):
-        probe(stating(14_000, 14_000), max_pixels=LIMIT)
-    assert probe(file("samsung.heic"), max_pixels=88 * 120).width == 88
+        open_file(stating(14_000, 14_000), max_pixels=LIMIT)
+    assert open_file(file("samsung.heic"), max_pixels=88 * 120).info.width == 88
     with pytest.raises(TooManyPixels):
-        probe(file("samsung.heic"), max_pixels=88 * 120 - 1)
+        open_file(file("samsung.heic"), max_pixels=88 * 120 - 1)
     for sides in ((16, 8), (0, 0), (500, 400)):
         with pytest.raises(Undecodable):
             decode(stating(*sides), max_pixels=LIMIT)

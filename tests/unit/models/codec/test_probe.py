@@ -1,4 +1,4 @@
-"""Headers: what `probe` and guesses read from files, and how files are refused."""
+"""Headers: what opening and guesses read from files, and how files are refused."""
 
 import re
 import struct
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
 
-from models.codec import ImageFormat, claimed_pixels, probe
+from models.codec import ImageFormat, claimed_pixels, open_file
 from models.domain.errors import TooManyPixels, Undecodable, UnsupportedMedia
 from tests.hostile import chunk
 from tests.pictures import encoded, exif
@@ -35,20 +35,22 @@ DRAWN = [format for format in ImageFormat if format is not ImageFormat.HEIF]
 
 def test_every_format_is_told_by_its_bytes() -> None:
     for format in DRAWN:
-        info = probe(image_file(format), max_pixels=LIMIT)
+        info = open_file(image_file(format), max_pixels=LIMIT).info
         assert (info.format, info.width, info.height, info.orientation) == (format, 7, 5, 1)
         assert info.frames == 1
 
 
 def test_an_orientation_out_of_range_means_upright() -> None:
     for orientation in [0, 9, 6000]:
-        info = probe(image_file(ImageFormat.JPEG, exif=exif(x274=orientation)), max_pixels=LIMIT)
+        data = image_file(ImageFormat.JPEG, exif=exif(x274=orientation))
+        info = open_file(data, max_pixels=LIMIT).info
         assert (info.orientation, info.width, info.height) == (1, 7, 5)
 
 
 def test_broken_exif_does_not_fail_an_image() -> None:
     for broken in [b"Exif\0\0", b"Exif\0\0II*\0\xff\xff\xff\xff", b"Exif\0\0junk"]:
-        assert probe(image_file(ImageFormat.JPEG, exif=broken), max_pixels=LIMIT).orientation == 1
+        data = image_file(ImageFormat.JPEG, exif=broken)
+        assert open_file(data, max_pixels=LIMIT).info.orientation == 1
 
 
 def test_more_than_one_frame_is_told() -> None:
@@ -61,7 +63,7 @@ def test_more_than_one_frame_is_told() -> None:
     ]:
         first, *others = (PillowImage.new("RGB", (8, 8), (c, 0, 0)) for c in (0, 120, 240))
         data = encoded(first, format.name, save_all=True, append_images=others)
-        assert probe(data, max_pixels=LIMIT).frames == frames
+        assert open_file(data, max_pixels=LIMIT).info.frames == frames
 
 
 def test_other_formats_are_unsupported_media_and_ours_are_named() -> None:
@@ -78,7 +80,7 @@ def test_other_formats_are_unsupported_media_and_ours_are_named() -> None:
         b"8BPS\0\1",
     ]:
         with pytest.raises(UnsupportedMedia, match=r"JPEG, PNG, WEBP, GIF, BMP, TIFF, AVIF, HEIF"):
-            probe(data, max_pixels=LIMIT)
+            open_file(data, max_pixels=LIMIT)
 
 
 def test_a_format_of_ours_with_a_broken_header_is_undecodable() -> None:
@@ -95,16 +97,16 @@ def test_a_format_of_ours_with_a_broken_header_is_undecodable() -> None:
     ]:
         for rest in (b"", b"\0", b"\xff" * 100):
             with pytest.raises(Undecodable, match="corrupt") as caught:
-                probe(magic + rest, max_pixels=LIMIT)
+                open_file(magic + rest, max_pixels=LIMIT)
             assert not re.search("object|PIL", caught.value.detail), "it shows the inside"
 
 
 def test_the_pixel_limit_is_inclusive() -> None:
     for format in DRAWN:
         data = image_file(format)
-        assert probe(data, max_pixels=35).width == 7
+        assert open_file(data, max_pixels=35).info.width == 7
         with pytest.raises(TooManyPixels, match="7 × 5 pixels, more than the 34 allowed"):
-            probe(data, max_pixels=34)
+            open_file(data, max_pixels=34)
 
 
 def stating(format: ImageFormat, name: bytes, at: int, form: str) -> bytes:
@@ -124,21 +126,21 @@ def test_a_file_above_pillows_ceiling_is_refused_with_its_size_and_the_limit() -
         with pytest.raises(
             TooManyPixels, match="14000 × 14000 pixels, more than the 50,000,000 allow"
         ):
-            probe(data, max_pixels=LIMIT)
+            open_file(data, max_pixels=LIMIT)
 
 
 def test_a_gif_frame_larger_than_its_screen_counts_with_its_own_size() -> None:
     screen = b"GIF89a" + struct.pack("<HHBBB", 1, 1, 0, 0, 0)
     frame = b"," + struct.pack("<HHHHB", 0, 0, 60_000, 2_000, 0) + b"\x08\x00;"
     with pytest.raises(TooManyPixels, match="60000 × 2000"):
-        probe(screen + frame, max_pixels=LIMIT)
+        open_file(screen + frame, max_pixels=LIMIT)
 
 
 def test_a_compressed_chunk_that_unpacks_to_megabytes_is_undecodable() -> None:
     for name in [b"zTXt", b"iCCP"]:
         bomb = chunk(name, b"k\0\0" + zlib.compress(bytes(4 << 20)))
         with pytest.raises(Undecodable):
-            probe(png(1, 1, bomb, chunk(b"IDAT", b"")), max_pixels=LIMIT)
+            open_file(png(1, 1, bomb, chunk(b"IDAT", b"")), max_pixels=LIMIT)
 
 
 GUESSED = [format for format in DRAWN if format.name not in ("TIFF", "AVIF")]
