@@ -64,11 +64,13 @@ def float_scale(image: PillowImage.Image) -> float:
 def scale_transparency(image: PillowImage.Image, depth: int) -> None:
     """Scale the transparent colour of a PNG of `depth` bits to the 8 bits that its pixels have.
 
-    Pillow leaves it as stored. 16-bit RGB is compared elsewhere, by all bits (`png.py`).
+    Pillow leaves it as stored. 16-bit RGB is compared by the high bytes, which Pillow keeps.
     """
     value = image.info.get("transparency")
     if image.mode == "L" and isinstance(value, int) and depth < 8:
         image.info["transparency"] = value * 255 // ((1 << depth) - 1)
+    elif image.mode == "RGB" and isinstance(value, tuple) and depth > 8:
+        image.info["transparency"] = tuple(each >> 8 for each in value)
 
 
 def _transparency_is_sound(image: PillowImage.Image) -> bool:

@@ -20,9 +20,8 @@ from models.codec.formats import ImageFormat
 from models.codec.jpeg import BaselineJpeg, check_jpeg, check_warning, closed, inspect, whole
 from models.codec.metadata import Metadata, read_metadata
 from models.codec.pillow import open_image, reading
-from models.codec.png import check_rows, has_wide_transparency, with_wide_transparency
+from models.codec.png import check_rows
 from models.codec.probe import Header, ImageInfo, opened_header, read_header
-from models.codec.rows import rows_of
 from models.codec.stripes import (
     NewPixels,
     convert_in_place,
@@ -208,10 +207,7 @@ def _by_pillow(data: bytes, header: Header, new_pixels: NewPixels) -> Decoded:
             image._exif = None  # of before the pixels; it may stand behind them
             metadata = read_metadata(image)
             check_rows(data, image)
-            if has_wide_transparency(data, image):
-                rows = rows_of(with_wide_transparency(image, open_image(data, format_)))
-            else:
-                scale_transparency(image, depth=data[_PNG_DEPTH])
+            scale_transparency(image, depth=data[_PNG_DEPTH])
         if format_ is ImageFormat.TIFF:
             check_jpegs(data, image)
         # Pillow turns TIFFs while loading, unless their samples are unpacked here.

@@ -10,10 +10,7 @@ import zlib
 from collections.abc import Iterator
 
 import numpy as np
-from PIL import Image as PillowImage
 from PIL.ImageFile import ImageFile
-
-from models.codec.rows import boxes
 
 _SIGNATURE = 8
 _HEAD = struct.Struct(">I4s")
@@ -21,17 +18,15 @@ _SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # of a pixel, by the type of colour i
 _ROWS = 2  # Pillow keeps the last row beside the present one
 
 
-def png_buffers(data: bytes, pixels: int, *, alpha: bool) -> int:
+def png_buffers(data: bytes, pixels: int) -> int:
     """Return the bytes of the rows that Pillow keeps beside its picture of `pixels` pixels.
 
-    They are few unless the picture is very wide: then they are larger than the picture. A picture
-    of 16-bit RGB with a transparent colour is decoded twice, and gets alpha.
+    They are few unless the picture is very wide: then they are larger than the picture.
     """
     if data[12:16] != b"IHDR" or len(data) < 26:
         return 8 * _ROWS * pixels
     width, depth, colour = int.from_bytes(data[16:20], "big"), data[24], data[25]
-    twice = 12 * pixels if alpha and (depth, colour) == (16, 2) else 0
-    return twice + _ROWS * -(-width * depth * _SAMPLES.get(colour, 4) // 8)
+    return _ROWS * -(-width * depth * _SAMPLES.get(colour, 4) // 8)
 
 
 # Ancillary chunks with a wrong checksum, or too short for their content, are left out, as browsers
@@ -50,7 +45,6 @@ _SHORTEST = {
 
 _SHORTEST_TRANSPARENCY = {b"\0": 2, b"\2": 6}  # by the type of colour in IHDR
 
-_RGB = 2
 _PASSES = (
     (0, 0, 8, 8),
     (4, 0, 8, 8),
@@ -63,7 +57,6 @@ _PASSES = (
 """The first column and row of each pass of an interlaced PNG, and the steps to the next ones."""
 
 _PIECE = 1 << 18
-_STRIPE = 1 << 18
 
 Chunk = tuple[bytes, int, int]
 """The name of a chunk, and the bounds of its content."""
@@ -131,28 +124,3 @@ def check_rows(data: bytes, image: ImageFile) -> None:
                 needed -= piece
     if needed > 0:
         raise EOFError("the PNG has fewer rows than its header says")
-
-
-def has_wide_transparency(data: bytes, image: ImageFile) -> bool:
-    """Return whether a colour of 16-bit RGB is transparent."""
-    wide = data[24:26] == bytes((16, _RGB))
-    return wide and isinstance(image.info.get("transparency"), tuple)
-
-
-def with_wide_transparency(image: ImageFile, low: ImageFile) -> PillowImage.Image:
-    """Return a loaded picture with the alpha of its transparent colour, compared by 16 bits.
-
-    Pillow keeps the high bytes of samples; `low` is the same file, not loaded yet, of which it is
-    told to keep the low bytes.
-    """
-    colour = np.array(image.info.pop("transparency"))
-    low.tile = [each._replace(args="RGB;16L") for each in low.tile]
-    low.load()
-    alpha = PillowImage.new("L", image.size)
-    for box in boxes(*image.size, _STRIPE):
-        high = np.asarray(image.crop(box)) == colour >> 8
-        same = high & (np.asarray(low.crop(box)) == colour & 255)
-        alpha.paste(PillowImage.fromarray(np.where(same.all(axis=2), 0, 255).astype(np.uint8)), box)
-    low.close()
-    image.putalpha(alpha)
-    return image

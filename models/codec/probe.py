@@ -252,7 +252,7 @@ def buffers(data: bytes, format: ImageFormat, pixels: int, *, alpha: bool) -> in
     """
     match format:
         case ImageFormat.PNG:
-            return png_buffers(data, pixels, alpha=alpha)
+            return png_buffers(data, pixels)
         case ImageFormat.TIFF:
             return tiff_buffers(data, pixels)
         case ImageFormat.AVIF:
