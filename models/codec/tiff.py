@@ -159,15 +159,19 @@ class SampleLayout:
 def bytes_for_pillow(data: bytes) -> tuple[bytes, SampleLayout | None]:
     """Return a TIFF with its samples as grey bytes, and their layout; or the file as it is.
 
-    Raises Undecodable for a row that is too long, and for reversed bits that nothing reads.
+    Raises Undecodable for a row that is too long, and for colours of reversed bits.
     """
     entries = first_directory(data)
     if entries is None or len(entries) > MAX_ENTRIES:
         return data, None
     tags = tag_values(data, entries)
+    if tags.get(_FILL_ORDER) == (2,) and tags.get(_SAMPLES, (1,)) > (1,):
+        raise Undecodable(
+            "the TIFF stores the bits of each byte in reverse (FillOrder 2), which is read of grey "
+            "alone; save it with FillOrder 1"
+        )
     layout = _layout(tags, "<" if data[:2] == b"II" else ">")
     if layout is None:
-        _check_bit_order(tags)
         return data, None
     width = layout.tiles * layout.tile_bytes
     new = {_WIDTH: width, _BITS: 8, _PHOTOMETRIC: _BLACK_IS_ZERO, _SAMPLES: 1, _ORIENTATION: 1}
@@ -327,18 +331,6 @@ def _pixels(packed: NDArray[np.uint8], layout: SampleLayout) -> NDArray[np.uint8
     values = values[..., : layout.colours + layout.mode.endswith("A")]
     levels: NDArray[np.uint8] = ((values * 255 + most // 2) // most).astype(np.uint8)
     return levels
-
-
-def _check_bit_order(tags: Mapping[int, tuple[int, ...]]) -> None:
-    """Raise Undecodable for samples with reversed bits that Pillow mixes up or does not read."""
-    planes = tags.get(_PLANAR) == (2,) and tags.get(_COMPRESSION, (1,)) == (1,)
-    samples = tags.get(_SAMPLES, (1,))
-    rgb = samples == (3,) and {*tags.get(_BITS, ())} == {8}  # one value may stand for all samples
-    if tags.get(_FILL_ORDER) == (2,) and samples > (1,) and (planes or not rgb):
-        raise Undecodable(
-            "the TIFF stores the bits of each byte in reverse (FillOrder 2), which is read with 8 "
-            "bits of grey, or of RGB in one plane; save it with FillOrder 1"
-        )
 
 
 def _samples(tiles: NDArray[np.uint8], layout: SampleLayout) -> NDArray[Any]:
