@@ -33,39 +33,14 @@ def _quotas(root: Path) -> Iterator[float]:
 
     A container may not see its own path; its cgroup is then at the top of the file system.
     """
-    for controllers, path in _memberships(root):
-        names = [part for part in path.split("/") if part not in ("", "..")]
-        for depth in range(len(names), -1, -1):
-            quota = _quota(root.joinpath(_GROUPS, controllers, *names[:depth]))
-            if quota is not None:
-                yield quota
-
-
-def _memberships(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield the folder of the hierarchy, and the path in it, of the cgroups of versions 1 and 2.
-
-    Hierarchies of version 1 are mounted under the names of their controllers, which the kernel may
-    list in another order (`cpuacct,cpu` for `cpu,cpuacct`); `cpu` is mostly a link to the folder.
-    """
     for line in _text(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        names = controllers.split(",")
-        if names == [""]:
-            yield "", path
-        elif "cpu" in names:
-            for folder in {controllers, ",".join(reversed(names)), "cpu"}:
-                yield folder, path
-
-
-def _quota(group: Path) -> float | None:
-    """Return the quota of a cgroup in CPUs, None where it has none."""
-    given = _text(group / "cpu.max").split()  # "max 100000" without one
-    if not given:
-        files = (_text(group / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
-        given = [each for each in files if each]  # "-1" without one
-    if len(given) != 2 or not all(each.isdecimal() for each in given) or not int(given[1]):
-        return None
-    return int(given[0]) / int(given[1])
+        if line.startswith("0::"):
+            names = [part for part in line[3:].split("/") if part not in ("", "..")]
+            for depth in range(len(names), -1, -1):
+                # "250000 100000", or "max 100000" without a quota
+                given = _text(root.joinpath(_GROUPS, *names[:depth], "cpu.max")).split()
+                if len(given) == 2 and all(map(str.isdecimal, given)):
+                    yield int(given[0]) / int(given[1])
 
 
 def _text(file: Path) -> str:

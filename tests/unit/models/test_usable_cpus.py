@@ -17,14 +17,6 @@ def test_without_an_affinity_all_cpus_are_usable(monkeypatch: pytest.MonkeyPatch
     assert usable_cpus() == {0}
 
 
-V1 = "3:cpu,cpuacct:/docker/abc"
-
-
-def version_1(folder: str, quota: int, period: int) -> dict[str, str]:
-    """Return the files of a quota in microseconds, as cgroups of version 1 have them."""
-    return {f"{folder}/cpu.cfs_quota_us": f"{quota}", f"{folder}/cpu.cfs_period_us": f"{period}"}
-
-
 @pytest.mark.parametrize(
     ("membership", "files", "cores"),
     [
@@ -36,10 +28,6 @@ def version_1(folder: str, quota: int, period: int) -> dict[str, str]:
         ("0::/", {}, 8),
         ("0::/pod/one", {"pod/cpu.max": "300000 100000", "pod/one/cpu.max": "max 100000"}, 3),
         ("0::/../elsewhere", {"cpu.max": "400000 100000"}, 4),
-        (V1, version_1("cpu,cpuacct", -1, 9), 8),
-        (V1, version_1("cpu,cpuacct/docker/abc", 150_000, 50_000), 3),
-        ("4:cpuacct,cpu:/", version_1("cpu", 200_000, 100_000), 2),
-        ("4:cpuacct,cpu:/", version_1("cpu,cpuacct", 200_000, 100_000), 2),
         ("0::/Größe", {"Größe/cpu.max": "200000 100000"}, 2),
         ("0::/a:b", {"a:b/cpu.max": "200000 100000"}, 2),
     ],
