@@ -15,17 +15,6 @@ from models.networks.registry import NETWORKS
 from models.networks.spec import Bundled, NetworkSpec, PublishedWeights
 from models.settings import PREFIX, Settings
 
-FOREIGN = {
-    ".onnx": "a network of ONNX",
-    ".engine": "a network of TensorRT",
-    ".plan": "a network of TensorRT",
-    ".tflite": "a network of TensorFlow Lite",
-    ".pb": "a network of TensorFlow",
-    ".h5": "weights of Keras",
-    ".keras": "a network of Keras",
-}
-"""Files of other programs, by their suffixes."""
-
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
@@ -96,11 +85,6 @@ def resolve(settings: Settings, spec: NetworkSpec) -> WeightsSource:
                 "DARKROOM_WEIGHTS_SHA256 belong to a weights file, unset them"
             )
         return named[asked]
-    if what := FOREIGN.get(path.suffix.lower()):
-        raise ValueError(
-            f"{path} is {what}, which is not read: give the weights of {spec.title}, "
-            "saved by `torch.save(model.state_dict(), 'weights.pth')` or as .safetensors"
-        )
     if path.suffix.lower() not in SUFFIXES:
         raise ValueError(_unknown(asked, spec, named, len(settings.networks) > 1))
     if labels is None and (own is None or (own.labels is None and own.n_classes)):

@@ -271,11 +271,6 @@ def test_anything_else_is_refused_with_the_choices() -> None:
             resolved(asked(weights))
 
 
-def test_a_network_of_onnx_is_named_as_such() -> None:
-    with pytest.raises(ValueError, match=r"own\.onnx is a network of ONNX, which is not read"):
-        resolved(asked("own.onnx"))
-
-
 def test_a_file_of_one_s_own_is_verified_when_a_digest_was_set(tmp_path: Path) -> None:
     path = tmp_path / "own.pth"
     path.write_bytes(BODY)
