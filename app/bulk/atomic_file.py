@@ -7,7 +7,6 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
 
 DESCRIPTORS = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")
 """Names of files that this process has open: they are written to, never replaced."""
@@ -15,12 +14,8 @@ DESCRIPTORS = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")
 NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EACCES)
 """Errors of a link on file systems without hard links (FAT, some network and FUSE ones)."""
 
-
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 """Errors of file systems that cannot force a folder to the disk (some network and FUSE ones)."""
-
-NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
-"""Errors of file systems and kernels without O_TMPFILE."""
 
 
 def write(path: Path, data: bytes, *, replace: bool) -> None:
@@ -34,46 +29,10 @@ def write(path: Path, data: bytes, *, replace: bool) -> None:
         with open(os.open(path, os.O_WRONLY | os.O_CLOEXEC), "wb") as stream:
             stream.write(data)
         return
-    if not _written_unnamed(path.resolve(), data, replace):
-        with unfinished(path, replace=replace) as temporary, temporary.open("xb") as file:
-            _to_disk(file, data)
-
-
-def _written_unnamed(target: Path, data: bytes, replace: bool) -> bool:
-    """Write to a file without a name and name it: `kill -9` leaves nothing of it behind.
-
-    Returns False, with nothing named, where the file system lacks unnamed files or hard links.
-    """
-    flags = getattr(os, "O_TMPFILE", None)
-    if flags is None or not Path("/proc/self/fd").exists():
-        return False
-    try:
-        descriptor = os.open(target.parent, flags | os.O_WRONLY | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        if error.errno in NO_UNNAMED_FILES:
-            return False
-        raise
-    with open(descriptor, "wb") as file:
-        _to_disk(file, data)
-        unnamed = f"/proc/self/fd/{descriptor}"
-        # Python follows the link in /proc if it gets a descriptor, which absolute paths do not use.
-        try:
-            if replace:
-                with unfinished(target, replace=True) as temporary:
-                    os.link(unnamed, temporary, src_dir_fd=descriptor)
-            else:
-                os.link(unnamed, target, src_dir_fd=descriptor)
-        except OSError as error:
-            if error.errno in NO_HARD_LINKS:
-                return False
-            raise
-    return True
-
-
-def _to_disk(file: BinaryIO, data: bytes) -> None:
-    file.write(data)
-    file.flush()
-    os.fsync(file.fileno())
+    with unfinished(path, replace=replace) as temporary, temporary.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @contextmanager

@@ -86,36 +86,15 @@ def no_links(_source: Path, _target: Path, **_named: object) -> None:
     raise PermissionError(errno.EPERM, "Operation not permitted")
 
 
-OPEN = os.open
-
-
-def no_unnamed_files(path: Path, flags: int, *rest: int) -> int:
-    if flags & os.O_TMPFILE == os.O_TMPFILE:
-        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
-    return OPEN(path, flags, *rest)
-
-
-@pytest.mark.parametrize(("name", "lacking"), [("link", no_links), ("open", no_unnamed_files)])
-def test_a_simple_file_system_gets_whole_files_and_replaces_nothing(
-    tmp_path: Path, name: str, lacking: object, monkeypatch: pytest.MonkeyPatch
+def test_a_file_system_without_links_gets_whole_files_and_replaces_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, name, lacking)
+    monkeypatch.setattr(os, "link", no_links)
     write(tmp_path / "a.png", b"first", replace=False)
     with pytest.raises(FileExistsError):
         write(tmp_path / "a.png", b"second", replace=False)
     assert (tmp_path / "a.png").read_bytes() == b"first"
     assert names(tmp_path) == ["a.png"]
-
-
-def test_a_file_has_no_name_before_it_is_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[list[str]] = []
-    monkeypatch.setattr(os, "fsync", lambda _file: seen.append(names(tmp_path)))
-    write(tmp_path / "a.png", b"picture", replace=False)
-    write(tmp_path / "a.png", b"other", replace=True)
-    assert seen == [[], ["a.png"]]
-    assert (tmp_path / "a.png").read_bytes() == b"other"
 
 
 def test_a_folder_that_can_be_written_to_is_left_as_it_was(tmp_path: Path) -> None:
