@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.bulk.report import readable
-from app.bulk.walk import Source
 from models.domain.errors import MalformedRequest, ServiceError
 
 STANDARD_INPUT = "-"
@@ -40,16 +39,9 @@ def content(name: str, load: Callable[[], bytes] | None = None) -> Content:
         return MalformedRequest(f"cannot read {name}: {reason}")
 
 
-def may_wait(source: Source) -> bool:
-    """Return whether the command itself reads: standard input, pipes, devices, open files."""
-    if source.regular or source.load is not None or is_fetched(source.name):
-        return False
-    if source.name == STANDARD_INPUT or source.name.startswith(OWN):
-        return True
-    try:
-        return not stat.S_ISREG(os.stat(source.name).st_mode)
-    except (OSError, ValueError):
-        return False
+def is_own(name: str) -> bool:
+    """Return whether only this process can read a source: standard input, an open descriptor."""
+    return name == STANDARD_INPUT or name.startswith(OWN)
 
 
 def is_url(name: str) -> bool:

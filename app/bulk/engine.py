@@ -239,14 +239,10 @@ class SenderProcess:
 
 @dataclass(slots=True)
 class _Chunk:
-    """Tasks of a request, with the contents that were read for it, of `size` bytes.
-
-    The content of a chunk that `waits` depends on another program.
-    """
+    """Tasks of a request, with the contents that were read for it, of `size` bytes."""
 
     tasks: list[tuple[Task, contents.Content | None]] = field(default_factory=list)
     size: int = 0
-    waits: bool = False
     records: Future[list[Finished]] = field(default_factory=Future)
 
 
@@ -254,9 +250,6 @@ def _answer(sender: Sender | SenderProcess, chunks: "SimpleQueue[_Chunk | None]"
     """Answer chunks by a sender, on a thread of its own."""
     while (chunk := chunks.get()) is not None:
         try:
-            if chunk.waits:
-                ((task, _),) = chunk.tasks
-                chunk.tasks = [(task, contents.content(task.source.name))]
             chunk.records.set_result(sender.answered(chunk.tasks))
         except BaseException as error:  # `result_of` raises it again
             chunk.records.set_exception(error)
@@ -266,23 +259,17 @@ def _chunks(tasks: Iterator[Task], limit: int) -> Iterator[_Chunk]:
     """Yield tasks in chunks, in their order.
 
     Members of an archive are read here, because the archive is open as long as its members are
-    iterated. A pipe is alone in its chunk, because another program decides when its bytes come, and
-    images before it must not wait for them.
+    iterated, and so are the inputs of this process.
     """
     chunk = _Chunk()
     for task in tasks:
         number, source, target = task
         loaded: contents.Content | None = None
-        if source.load is not None:
-            loaded = contents.content(source.name, partial(source.load, limit))
+        if source.load is not None or contents.is_own(source.name):
+            load = partial(source.load, limit) if source.load is not None else None
+            loaded = contents.content(source.name, load)
             chunk.size += len(loaded) if isinstance(loaded, bytes) else 0
             task = Task(number, Source(source.name, source.place), target)
-        elif contents.may_wait(source):
-            if chunk.tasks:
-                yield chunk
-            yield _Chunk([(task, None)], waits=True)
-            chunk = _Chunk()
-            continue
         chunk.tasks.append((task, loaded))
         if len(chunk.tasks) == IMAGES or chunk.size >= BYTES:
             yield chunk

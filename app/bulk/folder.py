@@ -236,6 +236,9 @@ def _inode(path: Path) -> tuple[int, int] | None:
 # A ZIP of results: they are collected in a folder beside it, and packed at the end. So a command
 # can go on after an interruption.
 
+PACKING = ".darkroom-zip.tmp"
+"""The name of a ZIP in the folder of its results."""
+
 ALL = Choice(include=("*", ".*"), exclude=(".darkroom-*.tmp",))
 """All files of the folder but temporary ones, which a command that was killed may have left."""
 
@@ -277,60 +280,46 @@ def check_zip(archive: Path, roots: Iterable[str], *, replaces: bool) -> None:
 def pack(archive: Path, *, replaces: bool) -> None:
     """Make the archive of the collected results; it appears whole, with its content on disk.
 
-    It is written as `made.zip.packing`; a command that goes on after `kill -9` writes that anew.
-    This name stays until `discard`: while both names are of the same file, the archive is of an
-    earlier try, and is left as it is. Another archive is replaced only if `replaces`.
+    It is written in the folder of the results, which a command that goes on after `kill -9` packs
+    anew. That name stays until `discard`: while both names are of the same file, the archive is of
+    an earlier try, and is left as it is. Another archive is replaced only if `replaces`.
     """
-    target, temporary = archive.resolve(), _packing(archive)
+    folder, target = collected(archive), archive.resolve()
     try:
+        folder.mkdir(parents=True, exist_ok=True)  # it is missing if no image has a result
         if not _is_packed(archive):
-            _make(collected(archive), temporary, target, replaces)
+            _make(folder, folder / PACKING)
+            (os.replace if replaces else atomic_file.publish)(folder / PACKING, target)
         atomic_file.sync_folder(target.parent)
     except FileExistsError:
         raise CannotWrite(
-            f"{archive} was made meanwhile; the results are in {collected(archive)}; to replace "
-            "it, start the same command with --force"
+            f"{archive} was made meanwhile; the results are in {folder}; to replace it, start the "
+            "same command with --force"
         ) from None
     except OSError as error:
         raise CannotWrite(f"{archive}: {error.strerror}; the same command goes on") from None
 
 
 def discard(archive: Path) -> None:
-    """Remove the folder of the collected results, and the second name of the archive."""
+    """Remove the folder of the collected results."""
     shutil.rmtree(collected(archive), ignore_errors=True)
-    _packing(archive).unlink(missing_ok=True)
-
-
-def _packing(archive: Path) -> Path:
-    path = archive.resolve()
-    return path.with_name(f"{path.name}.packing")
 
 
 def _is_packed(archive: Path) -> bool:
-    """Return whether the archive is that of the collected results: both names are of the same
-    file.
-    """
-    target, temporary = archive.resolve(), _packing(archive)
-    return temporary.exists() and target.exists() and temporary.samefile(target)
+    """Return whether the archive is that of the collected results."""
+    packed = collected(archive) / PACKING
+    return packed.exists() and archive.exists() and packed.samefile(archive)
 
 
-def _make(folder: Path, temporary: Path, target: Path, replaces: bool) -> None:
-    """Pack a folder into the file `temporary`, and give it the name `target`."""
-    try:
-        with temporary.open("wb") as file:
-            with ZipFile(file, "w") as packed:  # images are compressed already
-                for inner, _ in walk(str(folder), ALL) if folder.is_dir() else ():
-                    entry = ZipInfo(readable(inner))  # has no time, so equal results are equal ZIPs
-                    entry.external_attr = 0o644 << 16
-                    entry.file_size = (folder / inner).stat().st_size
-                    with (folder / inner).open("rb") as image, packed.open(entry, "w") as member:
-                        shutil.copyfileobj(image, member)
-            file.flush()
-            os.fsync(file.fileno())
-        if replaces:
-            os.replace(temporary, target)
-        else:
-            atomic_file.publish(temporary, target)
-    except BaseException:  # re-raised
-        temporary.unlink(missing_ok=True)
-        raise
+def _make(folder: Path, temporary: Path) -> None:
+    """Pack a folder into the file `temporary`."""
+    with temporary.open("wb") as file:
+        with ZipFile(file, "w") as packed:  # images are compressed already
+            for inner in walk(str(folder), ALL):
+                entry = ZipInfo(readable(inner))  # has no time, so equal results are equal ZIPs
+                entry.external_attr = 0o644 << 16
+                entry.file_size = (folder / inner).stat().st_size
+                with (folder / inner).open("rb") as image, packed.open(entry, "w") as member:
+                    shutil.copyfileobj(image, member)
+        file.flush()
+        os.fsync(file.fileno())

@@ -118,29 +118,23 @@ class Sources:
         if is_address(name) and not _is_object(name):
             yield from self._stored(name)
             return
-        try:
-            mode = os.stat(name).st_mode
-        except (OSError, ValueError):  # it is missing, or no name
-            mode = 0
-        if stat.S_ISDIR(mode):
-            for inner, regular in walk(name, self._choice, self._results, self.left_out):
-                yield Source(below(name, inner), inner, regular=regular)
+        if os.path.isdir(name):
+            for inner in walk(name, self._choice, self._results, self.left_out):
+                yield Source(below(name, inner), inner)
         elif _is_archive(name):
             yield from self._members(name)
         elif _is_pattern(name) and (match := sorted(glob.glob(name))):
             for each in match:
                 yield from self._inside(each) if _stands_for_many(each) else [self._file(each)]
         else:
-            yield self._file(name, mode)  # a missing file is reported with all others
+            yield self._file(name)  # a missing file is reported with all others
 
-    def _file(self, name: str, mode: int = 0) -> Source:
+    def _file(self, name: str) -> Source:
         """Return a file; below a folder of results it has its own name, a file of a list its
         path.
         """
         place = place_of(name)
-        place = place if self._lists else place.rpartition("/")[2]
-        own = name.startswith(contents.OWN)
-        return Source(name, place, regular=stat.S_ISREG(mode) and not own)
+        return Source(name, place if self._lists else place.rpartition("/")[2])
 
     def _stored(self, name: str) -> Iterator[Source]:
         """Yield the images below an address in the order of the bucket, which is that of their

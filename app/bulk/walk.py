@@ -35,16 +35,13 @@ NO_IMAGE = f"no image of a format that is read ({', '.join(each.name for each in
 class Source(NamedTuple):
     """An image that was not read yet.
 
-    `name` is a path, a URL, an address in a bucket, `-`, or `archive.zip/member`. `place` is a
-    relative path without `..`: where the result of the image is put below a folder of results.
-    `load` reads a member of an archive: it takes the largest number of bytes, and raises
-    ServiceError. A source that is `regular` is known to be a regular file.
-    """
+     `name` is a path, a URL, an address in a bucket, `-`, or `archive.zip/member`. `place` is a
+     relative path without `..`: where the result of the image is put below a folder of results.
+    X"""
 
     name: str
     place: str
     load: Callable[[int], bytes] | None = None
-    regular: bool = False
 
 
 class Task(NamedTuple):
@@ -141,8 +138,8 @@ class Choice:
 
 def walk(
     folder: str, choice: Choice, results: str | None = None, left_out: LeftOut | None = None
-) -> Iterator[tuple[str, bool]]:
-    """Yield the paths below `folder` of the files that are taken, and whether they are regular.
+) -> Iterator[str]:
+    """Yield the paths below `folder` of the files that are taken.
 
     The files of a folder come first, then its folders, each in the order of their names' code
     points. Links to folders are not followed, so that no search is endless, and the folder
@@ -156,12 +153,12 @@ def walk(
         files, folders, links = _listed(os.path.join(folder, inner))
         for name in links:
             left_out.add("link to a folder", f"{inner}{name}")
-        for name, regular in files:
+        for name in files:
             path = f"{inner}{name}"
             if reason := choice.refusal(path, partial(head_of, os.path.join(folder, path))):
                 left_out.add(reason, path)
             else:
-                yield path, regular
+                yield path
         for name in reversed(folders):
             path = f"{inner}{name}"
             if _is_same(os.path.join(folder, path), results):
@@ -193,17 +190,14 @@ def head_of(path: str) -> bytes:
         os.close(descriptor)
 
 
-def _listed(folder: str) -> tuple[list[tuple[str, bool]], list[str], list[str]]:
-    """Return the sorted names of files, of folders, and of links to folders.
-
-    Files that are not known as regular without a system call are not regular here.
-    """
-    files, folders, links = list[tuple[str, bool]](), list[str](), list[str]()
+def _listed(folder: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the sorted names of files, of folders, and of links to folders."""
+    files, folders, links = list[str](), list[str](), list[str]()
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if not _is_folder(entry):
-                    files.append((entry.name, entry.is_file(follow_symlinks=False)))
+                    files.append(entry.name)
                 elif entry.is_symlink():
                     links.append(entry.name)
                 else:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from app.bulk.engine import IMAGES
 from models.exit_codes import ExitCode
 from tests.chaos.harness.processes import tree
 from tests.pictures import drawing, encoded, jpeg
@@ -94,7 +95,8 @@ def test_the_end_of_a_command_tells_warnings_and_the_first_failures(
 
 def test_the_end_of_the_server_and_ctrl_c_end_the_command_and_all_processes(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jpg")
-    (tmp_path / "a.jpg").write_bytes(jpeg())
+    for number in range(IMAGES):  # of the request before that with the pipe
+        (tmp_path / f"{number:02}.jpg").write_bytes(jpeg())
     words = [sys.executable, "-m", "app.cli", "classify", str(tmp_path), *SMALL]
     words += ["--out", str(tmp_path / "out.jsonl")]
 

@@ -68,7 +68,6 @@ def test_an_address_of_an_image_is_one_source_that_is_fetched(root: str) -> None
     assert sources.are_named
     assert [*sources] == [Source(f"{root}/b.jpg", "b.jpg")]
     assert contents.content(f"{root}/b.jpg") == f"{root}/b.jpg"
-    assert not contents.may_wait(Source(f"{root}/b.jpg", "b.jpg"))
 
 
 def test_the_arguments_of_a_command_may_be_read(root: str) -> None:

@@ -468,24 +468,19 @@ def test_the_end_of_the_own_server_ends_the_command(
         Engine(Classification({}), [], cast(PrivateServer, own), 1 << 20)
 
 
-def test_images_before_a_pipe_do_not_wait_for_it(tmp_path: Path) -> None:
+def test_a_pipe_and_an_open_descriptor_are_read_in_their_turn(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    for name in ("before", "after"):
-        (tmp_path / name).write_bytes(b"image")
-
-    def sources() -> Iterator[Source]:
-        for name in ("before", "pipe", "after"):
-            yield Source(str(tmp_path / name), name)
-
-    with contextlib.closing(made().answers(tasks_of(sources()))) as answers:
-        assert [Path(json.loads(each.line)["source"]).name for each in next(answers)] == ["before"]
+    (tmp_path / "photo").write_bytes(b"image")
+    with (tmp_path / "photo").open() as opened:
+        names = [str(tmp_path / "photo"), str(pipe), f"/dev/fd/{opened.fileno()}"]
         writer = threading.Thread(target=pipe.write_bytes, args=(b"image",))
         writer.start()
-        rest = [json.loads(each.line) for found in answers for each in found]
+        tasks = tasks_of(Source(each, each) for each in names)
+        records = [json.loads(each.line) for found in made().answers(tasks) for each in found]
         writer.join()
-    assert [Path(each["source"]).name for each in rest] == ["pipe", "after"]
-    assert [each["status"] for each in rest] == ["ok", "ok"]
+    assert [each["source"] for each in records] == names
+    assert [each["status"] for each in records] == ["ok"] * 3
 
 
 @pytest.fixture
