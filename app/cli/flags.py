@@ -1,15 +1,15 @@
 """A flag for each setting, from its declaration in `models.settings`; values that shells offer."""
 
 import argparse
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
+import shtab
+
 from models.networks.registry import NETWORKS
 from models.settings import PREFIX, Settings, in_sections
-
-OFFERED = "darkroom_offered"
-"""The attribute of an action that holds the values that shells offer; None stands for files."""
 
 LOCAL = (
     "threads",
@@ -33,32 +33,14 @@ WEIGHTS = (
 )
 """The settings that choose the networks, their weights and their labels."""
 
-KINDS = {
-    "host": "ADDRESS",
-    "front_ends": "N",
-    "gpus": "N",
-    "gpu_workers": "N",
-    "decoders": "N",
-    "trusted_proxies": "NETWORKS",
-    "fetch_allowed_networks": "NETWORKS",
-    "cors_origins": "URLS",
-    "fetch_ports": "LIST",
-    "fetch_allowed_hosts": "LIST",
-    "networks": "LIST",
-    "storage_allow": "ADDRESSES",
-    "storage_allow_write": "ADDRESSES",
-    "jobs_database": "URL",
-    "weights": "NAME|FILE",
-    "weights_labels": "FILE",
-    "weights_sha256": "DIGEST",
-    "log_level": "NAME",
-    "log_format": "NAME",
-    "optimize": "NAME",
-    "precision": "NAME",
-    "rate_limit": "N/N",
-    "result_cache": "BYTES",
+KINDS: Mapping[object, str] = {
+    int: "N",
+    float: "SECONDS",
+    bool: "true|false",
+    Path: "PATH",
+    Path | None: "PATH",
 }
-"""The words for values of settings whose type does not tell."""
+"""The words for values of settings in the help, by type; the name of a setting has its unit."""
 
 ALIASES = {"settings_file": ("--env-file",)}
 """Further flags of a setting."""
@@ -72,15 +54,17 @@ VALUES = {
 
 
 def complete_with(action: argparse.Action, values: Sequence[str]) -> None:
-    """Let shells offer these values; further values stay allowed. `completion.py` reads the
-    mark.
+    """Let shells offer these values; further values stay allowed.
+
+    A list of choices would be shown in the help too, and no other value be allowed.
     """
-    vars(action)[OFFERED] = tuple(values)
+    words = " ".join(shlex.quote(each) for each in values)
+    vars(action)["complete"] = shtab.cmd(f"printf '%s\\n' {words}")
 
 
 def complete_files(action: argparse.Action) -> None:
     """Let shells offer the names of files."""
-    vars(action)[OFFERED] = None
+    vars(action)["complete"] = shtab.FILE
 
 
 def add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
@@ -92,21 +76,6 @@ def add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
             _add_setting(group, name)
 
 
-def _value(name: str, kind: object) -> str:
-    """Return the word for a value in the help: its unit or its kind."""
-    words = name.split("_")
-    if "folder" in words:
-        return "FOLDER"
-    if kind in (Path, Path | None):
-        return "FILE"
-    if "bytes" in words:
-        return "BYTES"
-    if "pixels" in words:
-        return "PIXELS"
-    kinds = {int: "N", float: "SECONDS", bool: "true|false"}
-    return KINDS.get(name) or (kinds.get(kind) if isinstance(kind, type) else None) or "TEXT"
-
-
 def _add_setting(group: "argparse._ArgumentGroup", name: str) -> None:
     field = Settings.model_fields[name]
     default = "~/.cache/darkroom" if field.default_factory else field.default
@@ -115,7 +84,7 @@ def _add_setting(group: "argparse._ArgumentGroup", name: str) -> None:
     flags = ["--" + name.replace("_", "-"), *ALIASES.get(name, ())]
     made = group.add_argument(
         *flags,
-        metavar=_value(name, field.annotation),
+        metavar=KINDS.get(field.annotation, "VALUE"),
         help=f"{field.description} (default: {shown})".replace("%", "%%"),
     )
     if field.annotation in (Path, Path | None):

@@ -8,12 +8,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from app.bulk.errors import CannotWrite, EngineLost, WrongUsage
 from app.cli import standard_output
-from app.system.terminal import Style, has_colours, styled
 from models.did_you_mean import closest, hint
 from models.exit_codes import ExitCode
 from models.version import VERSION
@@ -93,7 +93,7 @@ class CommandParser(argparse.ArgumentParser):
     """Parser whose errors are a line, with the name that was probably meant."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(formatter_class=_HelpFormatter, **options)
+        super().__init__(formatter_class=_FORMATTER, **options)
 
     def error(self, message: str) -> NoReturn:
         """Print the fault and where allowed values are listed; exit as for wrong usage."""
@@ -132,18 +132,7 @@ class CommandParser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, message)
 
 
-class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Formatter that keeps the lines of descriptions, and sets titles in bold on a terminal."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=32)
-
-    def start_section(self, heading: str | None) -> None:
-        super().start_section(heading and _title(heading))
-
-
-def _title(text: str) -> str:
-    return styled(text, Style.BOLD, on=has_colours(sys.stdout))
+_FORMATTER = partial(argparse.RawDescriptionHelpFormatter, max_help_position=32)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -220,7 +209,7 @@ def _parser(
         if name in arguments:
             command = _command(name)
             command.declare(own)
-            lines = [_title("examples:"), *(f"  {line}" for line in command.EXAMPLES)]
+            lines = ["examples:", *(f"  {line}" for line in command.EXAMPLES)]
             own.epilog = "\n".join(lines) + (f"\n\n{own.epilog}" if own.epilog else "")
     return parser, made
 

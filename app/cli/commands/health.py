@@ -115,7 +115,7 @@ def reasons(told: dict[str, Any]) -> list[str]:
 
 
 def table(found: dict[str, Any], colours: bool) -> str:
-    """Return the lines for people: the state, the reasons, and the parts of the server.
+    """Return the lines for people: the state and the reasons.
 
     The answer of the server is escaped, so that it cannot steer the terminal or write a line of its
     own.
@@ -125,12 +125,6 @@ def table(found: dict[str, Any], colours: bool) -> str:
     word = {"ok": "ready", "degraded": "ready, but degraded"}.get(found["state"], found["state"])
     lines = [f"{printable(found['url'])} is {styled(printable(word), style, on=colours)}"]
     lines += [f"  {printable(reason)}" for reason in found["reasons"]]
-    told = found.get("details") or {}
-    for part in ("worker", "decoders", "weights", "networks"):
-        values = told.get(part)
-        if isinstance(values, dict) and values:
-            shown = printable(", ".join(f"{key} {_word(value)}" for key, value in values.items()))
-            lines.append(f"  {styled(f'{part:10}', Style.DIM, on=colours)}{shown}")
     return "\n".join(lines) + "\n"
 
 
@@ -154,12 +148,6 @@ def _own_server() -> str:
 def _part(told: dict[str, Any], name: str) -> dict[str, Any]:
     part = told.get(name)
     return part if isinstance(part, dict) else {}
-
-
-def _word(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "-" if value is None else str(value)
 
 
 def _no_answer(error: Exception, timeout: float) -> str:
