@@ -2,11 +2,11 @@
 
 import json
 import logging
-import logging.config
 import sys
 from datetime import datetime
 
 from pythonjsonlogger.core import RESERVED_ATTRS
+from pythonjsonlogger.json import JsonFormatter
 
 from app.system.terminal import Style, has_colours, is_terminal, printable, styled
 
@@ -17,36 +17,20 @@ def configure(level: str, format_: str = "auto") -> None:
     `format_` is `json`, `text`, or `auto`: text if standard error is a terminal, else JSON.
     """
     is_text = format_ == "text" or (format_ == "auto" and is_terminal(sys.stderr))
-    logging.config.dictConfig(
-        {
-            "version": 1,
-            "disable_existing_loggers": False,
-            "formatters": {
-                "json": {
-                    "()": "pythonjsonlogger.json.JsonFormatter",
-                    "format": "%(asctime)s %(levelname)s %(name)s %(message)s",
-                    "reserved_attrs": [*RESERVED_ATTRS, "color_message"],
-                    "rename_fields": {
-                        "asctime": "time",
-                        "levelname": "level",
-                        "name": "logger",
-                    },
-                },
-                "text": {"()": HumanFormatter},
-            },
-            "handlers": {
-                "stderr": {
-                    "class": "logging.StreamHandler",
-                    "formatter": "text" if is_text else "json",
-                }
-            },
-            "root": {"level": level.upper(), "handlers": ["stderr"]},
-            "loggers": {
-                "uvicorn.access": {"level": "WARNING"},
-                "httpx": {"level": "WARNING"},
-            },
-        }
+    names = {"asctime": "time", "levelname": "level", "name": "logger"}
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        HumanFormatter()
+        if is_text
+        else JsonFormatter(
+            "%(asctime)s %(levelname)s %(name)s %(message)s",
+            reserved_attrs=[*RESERVED_ATTRS, "color_message"],
+            rename_fields=names,
+        )
     )
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    for name in ("uvicorn.access", "httpx"):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 LEVELS = {
