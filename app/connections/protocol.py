@@ -5,11 +5,7 @@ loses the answer. So an answer that comes before a large rest of a body says `Co
 the server then closes its own half, and discards the bytes of the client until the client closes
 too, or for 30 seconds (lingering close). To discard 1 GiB took 0.15 s of CPU time.
 
-A client that closes the connection has left: its requests are cancelled. A client may close its
-half first, after its whole request, and wait for the answer; the server sees the same end. So the
-server sends the first byte of the answer at once, or amid a streamed answer a leading zero of the
-size of the next chunk: the host of a client that has left answers with a reset. With TLS, or amid
-an answer that is not in chunks, the end of the client's stream is the end.
+A client that closes the connection, or its half of it, has left: its requests are cancelled.
 """
 
 import asyncio
@@ -394,19 +390,6 @@ class Cycle(RequestResponseCycle):
             self.keep_alive = True
 
 
-class BegunAnswer:
-    """A transport to which the first byte of an answer has been written."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport, self._begun = transport, 1
-        self.is_closing, self.close = transport.is_closing, transport.close
-
-    def write(self, data: bytes) -> None:
-        """Write the rest of the answer."""
-        self._transport.write(data[self._begun :])
-        self._begun = 0
-
-
 class GuardedProtocol(HttpToolsProtocol):
     """The protocol of one connection, which is a member of `table` while it is open."""
 
@@ -433,8 +416,6 @@ class GuardedProtocol(HttpToolsProtocol):
         """Whether the bytes of the client are discarded."""
         self._unread = 0.0
         """Seconds in which the client has not read its answer."""
-        self._half_closed = False
-        """Whether the client sends no more and waits for its last answer."""
 
     # The connection
 
@@ -453,35 +434,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self._leave()
         super().connection_lost(exc)
 
-    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's returns None
-        """Return whether the client may wait for an answer, so that the connection stays open."""
-        running = self.running
-        if (
-            running is None
-            or running.response_complete
-            or (running.response_started and not running.chunked_encoding)
-            or self.arriving
-            or not self.transport.can_write_eof()
-        ):
-            self._leave()
-            return False
-        self._half_closed = True
-        self.cycle.keep_alive = False
-        if running.response_started:
-            self.transport.write(b"0")  # may stand before any size (RFC 9112, 7.1)
-        else:
-            self.transport.write(b"H")
-            running.transport = cast(asyncio.Transport, BegunAnswer(self.transport))
-        return True
-
     def look(self, passed: float) -> None:
         """Check that the client is there, reads its answer, and sends the body that is awaited.
 
         `passed` seconds have passed since the last look. While reading pauses, the end of the
         connection stands behind bytes that were not read.
         """
-        ended = select.POLLERR if self._half_closed else RDHUP
-        if (self.flow.read_paused or self._half_closed) and _has(self.transport, ended):
+        if self.flow.read_paused and _has_ended(self.transport):
             self._leave()
             self.transport.abort()
         limits, running = self._table.limits, self.running
@@ -717,11 +676,11 @@ def _known(error: httptools.HttpParserError) -> ServiceError:
     return MalformedRequest(f"the request is not valid HTTP/1.1: {cause or error}")
 
 
-def _has(transport: asyncio.BaseTransport, event: int) -> bool:
-    """Return whether an event of `select` is true, even if bytes before it were not read."""
+def _has_ended(transport: asyncio.BaseTransport) -> bool:
+    """Return whether the client sends no more, even if bytes before that were not read."""
     connection = transport.get_extra_info("socket")
     if connection is None or connection.fileno() < 0:  # it was closed meanwhile
         return False
     poll = select.poll()
-    poll.register(connection.fileno(), event)
-    return any(found & event for _, found in poll.poll(0))
+    poll.register(connection.fileno(), RDHUP)
+    return any(found & RDHUP for _, found in poll.poll(0))
