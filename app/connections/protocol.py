@@ -35,7 +35,7 @@ from uvicorn.server import ServerState
 from app.admission.clients import network_of
 from app.admission.counters import ByKey, Counters, Key, Total
 from app.http.problems import EVERY_ANSWER, answer
-from app.http.request import DEPARTURE, STREAM, Departure, StreamWindow
+from app.http.request import DEPARTURE, FIELDS, STREAM, Departure, StreamWindow
 from models.domain.alarms import alarms, interrupted
 from models.domain.errors import (
     ConnectionsExhausted,
@@ -548,8 +548,9 @@ class GuardedProtocol(HttpToolsProtocol):
             or len(self.url) + sum(map(len, chain.from_iterable(headers))) > limits.header_bytes
         ):
             raise self._large_head()
-        fields, version = dict(headers), self.parser.get_http_version()
-        parsed, scope = httptools.parse_url(self.url), self.scope
+        fields, version = dict(reversed(headers)), self.parser.get_http_version()
+        parsed, scope = httptools.parse_url(self.url), cast(Any, self.scope)
+        scope[FIELDS] = headers, fields  # so that `header` need not read the headers again
         raw = parsed.path or b"/"
         path = raw.decode("ascii")
         scope["method"] = self.parser.get_method().decode("ascii")

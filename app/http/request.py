@@ -22,8 +22,8 @@ MOST_TYPES = 32
 
 
 FIELDS = "fields"
-"""The key of a scope under which `header` keeps the headers that it has seen, and the first header
-of each name."""
+"""The key of a scope under which stand the headers that were read, and the first header of each
+name: the protocol puts them there, or `header` for other servers and other headers."""
 
 
 def header(scope: Scope, name: bytes) -> str | None:

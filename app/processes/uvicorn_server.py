@@ -89,7 +89,8 @@ class Server(uvicorn.Server):
         self._opened = False
         self._grpc: grpc.aio.Server | None = None
         self.exit_code: int = ExitCode.OK
-        super().__init__(config_of(app, settings))
+        layer = app.middleware_stack  # without FastAPI's own calls, which only traces need
+        super().__init__(config_of(layer if layer and not settings.tracing else app, settings))
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve, and leave the application however serving ends."""

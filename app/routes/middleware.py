@@ -86,18 +86,20 @@ def install(app: FastAPI, images: APIRouter, settings: Settings, metrics: Metric
         scope["route"] = route
         return route.handle(scope, receive, send)
 
-    app.middleware_stack = RequestLayer(routed, settings, metrics)
+    app.middleware_stack = RequestLayer(app, routed, settings, metrics)
 
 
 class RequestLayer:
-    """ASGI middleware: every request gets its id, its metric and its log line.
+    """The whole application: every request gets its id, its metric and its log line.
 
     An error of the request becomes its answer here. A request that a page of another origin lets a
-    browser send is refused.
+    browser send is refused. The server calls this layer without `app`, which makes spans and else
+    adds only itself to a scope.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
-        self._routed = app
+    def __init__(self, app: FastAPI, routed: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+        self._application = app
+        self._routed = routed
         self._origins = settings.cors_origins
         self._error = ForeignPages(settings).error
         self._app = self._with_cors(self._guarded) if self._origins else self._guarded
@@ -108,6 +110,7 @@ class RequestLayer:
         if scope["type"] != "http":
             await self._routed(scope, receive, send)
             return
+        scope["app"] = self._application
         request_id = scope["request_id"] = request_id_of(scope)
         if "fastapi.telemetry" in scope:
             get_current_span().set_attribute("darkroom.request_id", request_id)

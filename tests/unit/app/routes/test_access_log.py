@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -28,7 +29,7 @@ async def sent(app: ASGIApp, metrics: Metrics, **scope: object) -> list[Message]
     async def send(message: Message) -> None:
         found.append(message)
 
-    await RequestLayer(app, Settings(), metrics)({**SCOPE, **scope}, body_of(), send)
+    await RequestLayer(FastAPI(), app, Settings(), metrics)({**SCOPE, **scope}, body_of(), send)
     return found
 
 
