@@ -18,9 +18,8 @@ from app.intake.spool import Blob, Spool
 from app.intake.spool import too_large as too_large_image
 from models.domain.errors import MalformedRequest, TooLarge, UnsupportedCoding
 
-FIRST, PIECE = 1 << 16, 1 << 18
-"""Bytes that are unpacked at a time: the first ones of a body on the event loop, which takes a
-quarter of a millisecond, and all others on a thread, where zlib does not hold the GIL."""
+PIECE = 1 << 18
+"""Bytes that are unpacked at a time, on a thread, where zlib does not hold the GIL."""
 
 MOST_RATIO = 100
 """Times the bytes of a packed body that it may become, beyond ALLOWANCE."""
@@ -103,7 +102,7 @@ class BadCoding(ValueError):
 async def inflated(packed: AsyncIterable[bytes], coding: str) -> AsyncGenerator[bytes, None]:
     """Yield the bytes of a body of a coding, at most PIECE at a time; raises BadCoding."""
     inflater: Any = None
-    made = members = 0
+    members = 0
     async for data in packed:
         full = False  # zlib holds more bytes than it gave
         while data or full:
@@ -112,17 +111,12 @@ async def inflated(packed: AsyncIterable[bytes], coding: str) -> AsyncGenerator[
                 if members > (MOST_MEMBERS if coding == "gzip" else 1):
                     raise BadCoding(f"goes on after the end of its {coding} data")
                 inflater = zlib.decompressobj(_format_of(coding, data[0]))
-            unpack, most = inflater.decompress, FIRST if made < FIRST else PIECE
             try:
-                if most == FIRST:
-                    piece = unpack(data, most)
-                else:
-                    piece = await asyncio.to_thread(unpack, data, most)
+                piece = await asyncio.to_thread(inflater.decompress, data, PIECE)
             except zlib.error:
                 raise BadCoding(f"is not valid {coding}") from None
             data = inflater.unconsumed_tail or inflater.unused_data
-            full = len(piece) == most and not inflater.eof
-            made += len(piece)
+            full = len(piece) == PIECE and not inflater.eof
             if piece:
                 yield piece
     if inflater is None or not inflater.eof:
