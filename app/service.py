@@ -124,11 +124,6 @@ class Service:
         return self.computing().model
 
 
-def service_of(request: Request) -> Service:
-    """Return the parts of the server that received the request."""
-    return service_in(request.scope)
-
-
 def service_in(scope: Scope) -> Service:
     """Return the parts of the server that received the request with this scope."""
     service = scope["app"].state.service
@@ -137,7 +132,7 @@ def service_in(scope: Scope) -> Service:
 
 
 async def _service(request: Request) -> Service:
-    return service_of(request)
+    return service_in(request.scope)
 
 
 ServiceOf = Annotated[Service, Depends(_service)]

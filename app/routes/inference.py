@@ -20,7 +20,7 @@ from app.pipeline.outcomes import Answer, Timings
 from app.responses.inference import inference_reply
 from app.routes.image_route import ImageRoute, permit_of
 from app.routes.openapi import INFERRED, OBJECT, OBJECTS, OF_MODEL, infer_document
-from app.service import Service, ServiceOf, missing, service_of
+from app.service import Service, ServiceOf, missing, service_in
 from models.domain.deadline import Deadline
 from models.domain.errors import Unavailable, UnsupportedMedia
 from models.version import VERSION
@@ -38,7 +38,7 @@ _computing = APIRouter(route_class=ImageRoute)
 )
 async def infer(request: Request) -> Response:
     """Compute the outputs of a model for images: files, samples, or the network's input."""
-    service, began = service_of(request), time.monotonic()
+    service, began = service_in(request.scope), time.monotonic()
     if is_stream(request.headers.get("content-type", "")):
         raise UnsupportedMedia("an inference request is application/json or octets, no stream")
     names = request.path_params
