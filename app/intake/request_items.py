@@ -5,11 +5,9 @@ and each member of an archive, has a spool of its own: large ones go to disk, an
 fails and counts as an upload does.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from email.errors import HeaderParseError
-from email.header import decode_header
+from contextlib import aclosing
 from email.message import Message
 from email.utils import collapse_rfc2231_value
 from functools import partial
@@ -220,34 +218,33 @@ async def form_items(
     left = LONGEST_TEXT
     part: ImageSpool | None = None
     try:
-        with parsing(request, settings.max_images_per_request + FIELDS) as parse:
-            async for chunk in request.stream():
-                for event in parse(chunk):
-                    if isinstance(event, MultipartSegment):
-                        head, name, filename = event, _utf8(event.name), filename_of(event)
-                        packed = is_archive(head.content_type, filename)
-                        most = settings.max_body_bytes if packed else settings.max_image_bytes
-                        part = ImageSpool(most if name in FILES else left)
-                        continue
-                    assert part is not None  # a head comes first
-                    if event is not None:
-                        await part.write(event)
-                        continue
-                    content = part.outcome()
-                    left -= part.size if name not in FILES else 0
-                    if name == OVERLAY and isinstance(content, Blob) and content.size:
-                        options.append((name, content))
-                    elif name not in FILES:
-                        _add_text(name, _text(name, head, content), found, options)
-                    elif packed and isinstance(content, Blob):
-                        more = images_of(content, permit, settings, len(found))
-                        try:
-                            found += await more
-                        except (BadArchive, MalformedRequest) as error:
-                            found.append((error.with_traceback(None), filename or None, None))
-                    # A browser sends a file input without a file as an empty file without a name.
-                    elif filename or not isinstance(content, Blob) or content.size:
-                        found.append((content, filename or None, None))
+        async with aclosing(segments(request, settings.max_images_per_request + FIELDS)) as events:
+            async for event in events:
+                if isinstance(event, MultipartSegment):
+                    head, name, filename = event, _utf8(event.name), filename_of(event)
+                    packed = is_archive(head.content_type, filename)
+                    most = settings.max_body_bytes if packed else settings.max_image_bytes
+                    part = ImageSpool(most if name in FILES else left)
+                    continue
+                assert part is not None  # a head comes first
+                if event is not None:
+                    await part.write(event)
+                    continue
+                content = part.outcome()
+                left -= part.size if name not in FILES else 0
+                if name == OVERLAY and isinstance(content, Blob) and content.size:
+                    options.append((name, content))
+                elif name not in FILES:
+                    _add_text(name, _text(name, head, content), found, options)
+                elif packed and isinstance(content, Blob):
+                    more = images_of(content, permit, settings, len(found))
+                    try:
+                        found += await more
+                    except (BadArchive, MalformedRequest) as error:
+                        found.append((error.with_traceback(None), filename or None, None))
+                # A browser sends a file input without a file as an empty file without a name.
+                elif filename or not isinstance(content, Blob) or content.size:
+                    found.append((content, filename or None, None))
     finally:
         if part is not None:
             part.close()
@@ -264,15 +261,12 @@ def _add_text(name: str, text: str, found: list[Found], options: Options) -> Non
         options.append((name, text))
 
 
-Events = Iterable[MultipartSegment | bytes | None]
-"""Events of the parser: for each part its head, pieces of its body, and None at its end."""
+async def segments(
+    request: Request, most: int
+) -> AsyncGenerator[MultipartSegment | bytes | None, None]:
+    """Yield for each part of a form its head, pieces of its body, and None at its end.
 
-
-@contextmanager
-def parsing(request: Request, most: int) -> Iterator[Callable[[bytes], Events]]:
-    """Provide the function that parses the pieces of a form of at most `most` parts.
-
-    Raises MalformedRequest and TooLarge, also out of the block.
+    Raises MalformedRequest, and TooLarge for more than `most` parts.
     """
     _, options = parse_options_header(request.headers["content-type"])
     boundary = options.get("boundary", "")
@@ -284,19 +278,13 @@ def parsing(request: Request, most: int) -> Iterator[Callable[[bytes], Events]]:
     parser = PushMultipartParser(boundary, max_segment_count=most, header_charset="latin-1")
     try:
         with parser:
-            yield lambda chunk: parser.parse(chunk) if chunk else ()  # an empty chunk ends a form
+            async for chunk in request.stream():
+                for event in parser.parse(chunk) if chunk else ():  # an empty chunk ends a form
+                    yield event
     except ParserLimitReached as error:
         raise TooLarge(f"multipart body: {error.args[0]}") from None
     except MultipartError as error:
         raise MalformedRequest(f"multipart body: {error.args[0]}") from None
-
-
-async def segments(request: Request, most: int) -> AsyncIterator[MultipartSegment | bytes | None]:
-    """Yield the events of a form of at most `most` parts; raises MalformedRequest and TooLarge."""
-    with parsing(request, most) as parse:
-        async for chunk in request.stream():
-            for event in parse(chunk):
-                yield event
 
 
 def _utf8(text: str | None) -> str:
@@ -309,24 +297,14 @@ def _utf8(text: str | None) -> str:
 def filename_of(head: MultipartSegment) -> str:
     """Return the name of a part's file, empty without one.
 
-    `filename*` (RFC 8187, RFC 2231) wins over `filename`, because it names its codec. Encoded words
-    (RFC 2047) are decoded. The folders of a path with backslashes, which old browsers sent, go.
+    `filename*` (RFC 8187, RFC 2231) wins over `filename`, because it names its codec.
     """
     name = _utf8(head.filename)
     disposition = head.header("Content-Disposition", "")
     if "*" in disposition:
         name = _extended_name(disposition) or name
-    name = name[:LONGEST_NAME]
-    if "=?" in name:
-        with suppress(HeaderParseError, LookupError, ValueError):  # of what only looks like them
-            name = "".join(
-                each if isinstance(each, str) else each.decode(codec or "raw-unicode-escape")
-                for each, codec in decode_header(name)
-            )
-    if name[1:3] == ":\\" or name[:2] == "\\\\":
-        name = name.rpartition("\\")[2]
-    # UTF-7 and escapes may hold half a surrogate pair, which no answer can hold.
-    return name.encode(errors="replace").decode()
+    # UTF-7 may hold half a surrogate pair, which no answer can hold.
+    return name[:LONGEST_NAME].encode(errors="replace").decode()
 
 
 def _extended_name(disposition: str) -> str | None:
