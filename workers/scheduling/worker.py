@@ -10,8 +10,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection
-from contextlib import suppress
-from pathlib import Path
 from typing import Generic
 
 from models.domain.backend import Load
@@ -151,12 +149,6 @@ class EngineLine(Generic[SlotT]):
             self.changed.notify()
 
 
-def show_thread(name: str) -> None:
-    """Let `top -H` and the like list the calling thread by this name. Linux only."""
-    with suppress(OSError):
-        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name)
-
-
 log = logging.getLogger("darkroom.worker")
 
 
@@ -284,7 +276,6 @@ class Worker(Generic[SlotT]):
         self, line: EngineLine[SlotT], loop: Callable[[EngineLine[SlotT]], None], name: str
     ) -> threading.Thread:
         def run() -> None:
-            show_thread(name)
             if line.yields:
                 lower_priority()
             try:
