@@ -3,7 +3,6 @@
 Jobs and labels are the engine's business.
 """
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -172,11 +171,19 @@ class CpuNetwork:
         self, state: Mapping[str, Tensor], precision: Precision, spec: NetworkSpec
     ) -> None:
         self.spec = spec
-        network = loaded(spec, state)
-        self._crop = spec.preprocessing.crop
-        self._table = normalisation_table(spec.preprocessing)
         self.precision = _fastest() if precision is Precision.AUTO else precision
-        self._use(network, self.precision)
+        self._dtype = DTYPES[self.precision]
+        self._table = normalisation_table(spec.preprocessing)
+        network = loaded(spec, state)
+        # The last layer stays fp32, where it costs nothing: that saves most of the rounding of the
+        # scores.
+        self._head = take_head(spec, network, nn.Flatten())
+        self._features: Callable[[Tensor], Tensor] = network
+        layout = torch.channels_last
+        with on_one_thread():
+            network.to(self._dtype).to(memory_format=layout)  # type: ignore[call-overload]  # no stub
+            if isinstance(network, ResidualNetwork) and supports(self._dtype):
+                self._features = FusedFeatures(network, spec.preprocessing.crop)
 
     def logits(self, crops: Crops) -> NDArray[np.float32]:
         """Return the logits of uint8 crops (n, crop, crop, 3): float32 (n, classes).
@@ -208,21 +215,6 @@ class CpuNetwork:
         if crops.dtype == np.float32:
             return torch.from_numpy(crops).contiguous(memory_format=torch.channels_last)
         return self.normalised(cast(Pixels, crops))
-
-    @on_one_thread()
-    def _use(self, prepared: nn.Module, precision: Precision) -> None:
-        """Compute convolutions in `precision`; the last layer stays fp32, where it costs nothing.
-
-        Keeping it saves most of the rounding of the scores.
-        """
-        network = copy.deepcopy(prepared)
-        self._dtype = DTYPES[precision]
-        self._head = take_head(self.spec, network, nn.Flatten())
-        layout = torch.channels_last
-        network.to(self._dtype).to(memory_format=layout)  # type: ignore[call-overload]  # no stub
-        self._features: Callable[[Tensor], Tensor] = network
-        if isinstance(network, ResidualNetwork) and supports(self._dtype):
-            self._features = FusedFeatures(network, self._crop)
 
 
 def _fastest() -> Precision:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from models.codec.encoder import MAX_SIDE
 from models.codec.formats import ImageFormat
+from models.codec.jpeg import UNITS
 from models.domain.image import Jpeg, Pixels, Subsampling
 from workers.kernels.items import Pass, Shape
 from workers.operations import DeviceJpeg
@@ -43,14 +44,6 @@ TABLES = np.dtype(
 )
 """The struct `JpegTables` of kernels/jpeg_encode.cu."""
 
-_BLOCKS = {
-    Subsampling.GREY: (1, 1),
-    Subsampling.S444: (1, 1),
-    Subsampling.S422: (2, 1),
-    Subsampling.S420: (2, 2),
-}
-"""Luma blocks of a unit across and down."""
-
 
 def _in_zigzag(place: int) -> tuple[int, int]:
     """Return the diagonal of a coefficient, given row by row, and its place along it."""
@@ -78,7 +71,7 @@ def fits(shape: Shape) -> bool:
 def scratch(shape: Shape, asked: DeviceJpeg) -> int:
     """Return the bytes of the coefficients of an image: two for each sample of whole units."""
     height, width, channels = shape
-    wide, high = _BLOCKS[stored(asked, channels)]
+    wide, high = _luma_blocks(asked, channels)
     units = -(-width // (8 * wide)) * -(-height // (8 * high))
     return units * (wide * high + channels - 1) * 128
 
@@ -88,12 +81,18 @@ def stored(asked: DeviceJpeg, channels: int) -> Subsampling:
     return Subsampling.GREY if channels == 1 else asked.subsampling
 
 
+def _luma_blocks(asked: DeviceJpeg, channels: int) -> tuple[int, int]:
+    """Return how many luma blocks a unit of the file has across and down."""
+    width, height, _ = UNITS[stored(asked, channels)]
+    return width // 8, height // 8
+
+
 @functools.lru_cache(64)
 def tables(asked: DeviceJpeg, channels: int) -> NDArray[np.void]:
     """Return what all files of images with 1 or 3 channels have in common: TABLES (1,)."""
     found = np.zeros(1, TABLES)
     made = found[0]
-    made["wide"], made["high"] = _BLOCKS[stored(asked, channels)]
+    made["wide"], made["high"] = _luma_blocks(asked, channels)
     made["fast"] = asked.quality < EXACT
     header = _header(asked, channels)
     made["header"] = len(header)

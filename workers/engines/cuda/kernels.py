@@ -79,8 +79,7 @@ class Kernels:
         if stream is None:
             stream = cupy.cuda.Stream.from_external(current)
             self._streams[current.cuda_stream] = stream
-        with stream:
-            self._functions[name]((blocks,), (threads,), tuple(arguments))
+        self._functions[name]((blocks,), (threads,), tuple(arguments), stream=stream)
 
 
 def _from_cubins(store: CubinStore) -> Mapping[str, Any]:

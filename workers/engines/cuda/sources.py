@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.codec import pixels_of
+from models.codec.jpeg import UNITS
 from models.domain.errors import ServiceError
 from models.domain.image import Jpeg, Source, Subsampling
 from workers.engines.cuda.jpeg_blocks import fits
@@ -40,14 +41,6 @@ KINDS = {
     Subsampling.S420: 7,
 }
 """The enum `Kind` of headers/source.cuh; the kind of samples is their number of channels."""
-
-HALVED = {
-    Subsampling.GREY: (0, 0),
-    Subsampling.S444: (0, 0),
-    Subsampling.S422: (1, 0),
-    Subsampling.S420: (1, 1),
-}
-"""Whether width and height of the chroma are half of the luma's."""
 
 PITCH = 32
 """Bytes; the rows of a plane begin at multiples of it."""
@@ -163,12 +156,11 @@ def _layout(height: int, width: int, subsampling: Subsampling, orientation: int)
     """
     if orientation >= 5:
         height, width = width, height
-    kind, (across, down) = KINDS[subsampling], HALVED[subsampling]
-    # This rounds up where the chroma is halved, and changes nothing elsewhere.
-    chroma = (width + across) >> across, (height + down) >> down
+    across, down, _ = UNITS[subsampling]  # pixels of a unit, which has 8 × 8 samples of a chroma
+    chroma = -(-width * 8 // across), -(-height * 8 // down)
     if subsampling is Subsampling.GREY:
         chroma = 0, 0
     sizes = [(width, height), chroma, chroma]
-    pitches = [-(-across // PITCH) * PITCH for across, _ in sizes]
+    pitches = [-(-each // PITCH) * PITCH for each, _ in sizes]
     n_bytes = [pitch * rows for pitch, (_, rows) in zip(pitches, sizes, strict=True)]
-    return width, height, kind, orientation, pitches, n_bytes
+    return width, height, KINDS[subsampling], orientation, pitches, n_bytes
