@@ -26,6 +26,7 @@ from pydantic import (
     model_serializer,
 )
 
+from models.api.numbers import plain_float
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import TABLE_PASSES, join_alpha, split_alpha, through_table
 from workers.kernels.items import Pass, Shape
@@ -72,6 +73,21 @@ def rgba(colour: str) -> tuple[int, int, int, int]:
         digits = "".join(2 * digit for digit in digits)
     red, green, blue, alpha = bytes.fromhex(digits.ljust(8, "f"))
     return red, green, blue, alpha
+
+
+_MOST_PARTS = 32
+"""The longest list of numbers, and of lists, that any filter takes."""
+
+
+def rows_of_text(given: object) -> object:
+    """Return lists of numbers from text; return anything else unchanged.
+
+    Semicolons separate lists and commas separate numbers.
+    """
+    if not isinstance(given, str):
+        return given
+    rows = given.split(";", _MOST_PARTS)
+    return [[plain_float(each) for each in row.split(",", _MOST_PARTS)] for row in rows]
 
 
 SPEC_VERSION = 1

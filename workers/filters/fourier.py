@@ -7,9 +7,8 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from models.domain.errors import InvalidParameter
 from workers.filters.arithmetic.sums import bands
-from workers.filters.base import ArrayFilter, number
+from workers.filters.base import ArrayFilter, number, rows_of_text
 from workers.filters.interruption import stop_if_late
-from workers.filters.sharpen import rows_of_text
 from workers.kernels.items import Shape
 
 # The definition, for each colour as a plane of H × W samples in float64:

@@ -12,13 +12,20 @@ from PIL import Image
 from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from models.api.numbers import plain_float
 from models.domain.errors import InvalidParameter, TooManyPixels
 from models.domain.image import Pixels
 from workers.filters import bands
 from workers.filters.arithmetic import sums
 from workers.filters.arithmetic.colour import luma
-from workers.filters.base import Filter, HexColour, PieceFilter, colour, number, rgba
+from workers.filters.base import (
+    Filter,
+    HexColour,
+    PieceFilter,
+    colour,
+    number,
+    rgba,
+    rows_of_text,
+)
 from workers.filters.blur import BoxBlur
 from workers.filters.effects import Pixelate
 from workers.filters.interruption import stop_if_late
@@ -34,19 +41,11 @@ Box = tuple[int, int, int, int]
 """Left, top, width and height of a region inside an image, in pixels."""
 
 
-def _regions(given: object) -> object:
-    """Return regions from text, where semicolons separate regions and commas numbers."""
-    if not isinstance(given, str):
-        return given
-    regions = given.split(";", MOST_REGIONS)
-    return [[plain_float(each) for each in region.split(",", 4)] for region in regions]
-
-
 Start = Annotated[float, Field(ge=-100_000, le=100_000, strict=True)]
 Length = Annotated[float, Field(gt=0, le=200_000, strict=True)]
 Regions = Annotated[
     tuple[tuple[Start, Start, Length, Length], ...],
-    BeforeValidator(_regions),
+    BeforeValidator(rows_of_text),
     Field(min_length=1, max_length=MOST_REGIONS),
 ]
 

@@ -16,20 +16,12 @@ from workers.kernels.items import Pass, Shape
 
 # Rank filters: the r-th smallest sample of the square around each pixel, exact, in two ways.
 #
-# The two algorithms:
-#
-# 1. A square of up to 11 × 11 is sorted by a network of compare-exchange steps. A step is a minimum
-#    and a maximum of two whole planes, which OpenCV computes at memory speed.
-# 2. The network is Batcher's odd-even merge sort (K. Batcher, 1968; D. Knuth, The Art of Computer
-#    Programming, volume 3, section 5.2.2, algorithm M).
-# 3. Only the place `rank` is wanted, so steps that cannot influence it are removed, last to first.
-# 4. For larger squares the network grows as n · log²(n) with n = size², so counting wins.
-# 5. Counting is a binary search over the levels that occur in a tile, for all pixels at once.
-# 6. A box filter counts the samples below a level in each square; the cost does not depend on size.
-# 7. If more than `rank` samples are below the level, the result is below it, else it is not.
-# 8. Pixels with the same interval of levels are searched together; an empty interval ends a branch.
-# 9. An image with few levels needs few steps: a black-and-white tile needs a single step.
-# 10. The GPU chooses its kernel by the size alone, because jobs of a batch share their launches.
+# A square of up to 11 × 11 is sorted by a network of compare-exchange steps. A step is a minimum
+# and a maximum of two whole planes, which OpenCV computes at memory speed. The network grows as
+# n · log²(n) with n = size², so the samples of larger squares are counted, by a binary search over
+# the levels that occur in a tile: a box filter counts the samples below a level in each square, and
+# its cost does not depend on the size. If more than `rank` samples are below the level, the result
+# is below it, else it is not.
 
 LARGEST_SORTED = 11
 """The largest side of a square, in pixels, for which sorting is faster than counting."""
@@ -117,7 +109,9 @@ def network(count: int, rank: int) -> tuple[Step, ...]:
 
 
 def _batcher(count: int) -> Iterator[tuple[int, int]]:
-    """Yield the pairs to compare and exchange (D. Knuth, volume 3, section 5.2.2, algorithm M)."""
+    """Yield the pairs to compare and exchange (K. Batcher, 1968; D. Knuth, The Art of Computer
+    Programming, volume 3, section 5.2.2, algorithm M).
+    """
     top = 1 << (count - 1).bit_length() - 1
     p = top
     while p:

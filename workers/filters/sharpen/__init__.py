@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from PIL import ImageFilter
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from models.api.numbers import plain_float
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import blend, by_pillow
 from workers.filters.arithmetic.sums import OPENCV, Border, correlated_bytes, fits_single
-from workers.filters.base import ColourFilter, number
+from workers.filters.base import ColourFilter, number, rows_of_text
 from workers.filters.separable import FAR, NEAR, ROWS, blurred_levels, device_taps, reach, tile_taps
 from workers.kernels.items import Pass, Shape
 
@@ -254,17 +253,6 @@ LONGEST_SIDE = 31
 
 Weight = Annotated[float, Field(ge=-1000, le=1000, strict=True)]
 Row = Annotated[tuple[Weight, ...], Field(min_length=1, max_length=LONGEST_SIDE)]
-
-
-def rows_of_text(given: object) -> object:
-    """Return rows of numbers from text; return anything else unchanged.
-
-    Semicolons separate rows and commas separate numbers.
-    """
-    if not isinstance(given, str):
-        return given
-    rows = given.split(";", LONGEST_SIDE)
-    return [[plain_float(each) for each in row.split(",", LONGEST_SIDE)] for row in rows]
 
 
 def _rectangular(rows: tuple[Row, ...]) -> tuple[Row, ...]:

@@ -27,13 +27,9 @@ from workers.kernels.items import Pass, Shape
 #    paper measures colours in CIE-Lab; with L1 on RGB, `colour` is a table of 766 weights.
 # 4. The result is sum(w · x) / sum(w), rounded, for each channel with the same weights.
 # 5. Weights and sums are float32, so the order of summation shows in rare last bits.
-# 6. The specification is `cv2.bilateralFilter` itself, border mode mirror.
-# 7. The GPU makes the same tables in float64, rounded to float32, and sums in the order of OpenCV's
+# 6. The GPU makes the same tables in float64, rounded to float32, and sums in the order of OpenCV's
 #    vector code. OpenCV sums the last columns of a row in another order, which cannot be repeated
 #    for all widths; hence `device_tolerance`: a level in 0.01 % of samples.
-# 8. Grey images at small diameters take another path inside OpenCV; `apply` avoids it (see there).
-# 9. The filter is not separable and costs diameter² a pixel; tiles live in shared memory.
-# 10. Alpha is copied.
 
 MOST_REACH = 16
 """The radius of the largest diameter, in pixels."""
@@ -96,11 +92,8 @@ class Bilateral(ColourFilter):
 # 3. In flat areas var(I) is far below eps: a is near 0 and the result is the mean.
 # 4. At edges var(I) is far above eps: a is near 1 and the edge stays, without a halo.
 # 5. Each pixel lies in many squares; their a and b are averaged: q = mean(a) · I + mean(b).
-# 6. All means are box sums, so the cost does not depend on the radius.
-# 7. Our definition replaces means by sums S over n pixels and computes in integers (see `apply`).
-# 8. a and b are rounded to 16 fractional bits, so their sums are exact in any order.
-# 9. All integers stay below 2**53, which float64 holds; only divisions round, and identically.
-# 10. Tiles have margins of twice the radius: sums of sums reach that far.
+# 6. All means are box sums, so the cost does not depend on the radius. `recoloured` states them as
+#    sums of integers, which are exact in any order.
 
 SLOPE_BITS = 16
 """Bits of the fraction of slopes and offsets."""
@@ -226,17 +219,11 @@ def _nearest(plane: Plane, factor: int) -> None:
 # Non-local means in integers: means over neighbours, weighted by the similarity of their patches.
 # Source: A. Buades, B. Coll, J.-M. Morel, "A review of image denoising algorithms, with a new
 # one", 2005; the loop over offsets with running sums follows J. Darbon et al., "Fast nonlocal
-# filtering applied to electron cryomicroscopy", 2008. The method: 1. For each offset of the
-# search square, take the squared differences of the image and the image moved by that offset,
-# summed over all colours. 2. A box filter over patch × patch pixels turns them into the distance
-# of two patches. 3. The distance of p and q equals that of q and p, so half of the offsets is
-# enough: each weight is used once for p and once for q. 4. The distance is shifted right so that
-# a table of about 4,096 weights covers it. 5. A weight is floor(2**14 · exp(-distance / scale) +
-# 0.5); it is 0 behind the end of the table. 6. The centre pixel itself has the full weight 2**14.
-# 7. 441 weighted samples of 8 bits, 14-bit weights: all sums fit 31 bits. 8. Sums of squares are
-# exact in float32 below 2**24 and in float64 above; sums of products are exact in float64. Thus
-# every order of summation, on any device, gives the same bytes. 9. The mean is floor(sum(w · x) /
-# sum(w) + 0.5). 10. Tiles of 256 × 256 pixels with their margins bound the memory.
+# filtering applied to electron cryomicroscopy", 2008. For each offset of the search square, a box
+# filter over patch × patch pixels turns the squared differences of the image and the image moved by
+# that offset, summed over all colours, into the distances of patches. The centre pixel itself has
+# the full weight 2**14. Sums of squares are exact in float32 below 2**24 and in float64 above, and
+# sums of products are exact in float64: every order of summation gives the same bytes.
 
 WEIGHT_BITS = 14
 """Bits of a weight: 441 weighted samples then fit 31 bits."""
@@ -278,10 +265,10 @@ class NlMeans(ColourFilter):
     def recoloured(self, colour: Pixels) -> Pixels:
         """Return means weighted by exp(-d / h²): floor(sum(w · x) / sum(w) + 0.5).
 
-        Source: A. Buades, B. Coll, J.-M. Morel, 2005. d is the mean squared difference of two
-        patches over all colours, as in OpenCV's fastNlMeansDenoising, from which this differs by at
-        most 2 levels. The definition is our own, in integers: weights have 14 bits and come from a
-        table indexed by the sum of squares. Raises DeadlineExceeded.
+        d is the mean squared difference of two patches over all colours, as in OpenCV's
+        fastNlMeansDenoising, from which this differs by at most 2 levels. The definition is our
+        own, in integers: weights have 14 bits and come from a table indexed by the sum of squares.
+        Raises DeadlineExceeded.
         """
         height, width, channels = colour.shape
         margin = self._margin
