@@ -209,7 +209,7 @@ class Filter(BaseModel):
         return None
 
     def device_scratch(self, shape: Shape) -> int:
-        """Return the bytes of device memory that the passes need beside image and result."""
+        """Return the bytes of device memory that the passes may use beside image and result."""
         return 4 * math.prod(shape)
 
     def shape_after(self, shape: Shape) -> Shape:
@@ -247,10 +247,6 @@ class TableFilter(Filter):
     def apply(self, pixels: Pixels) -> Pixels:
         """Return uint8 (H, W, C) after a look-up for each colour sample."""
         return through_table(pixels, self.table())
-
-    def device_scratch(self, _shape: Shape) -> int:
-        """Return 0 bytes: a look-up needs no scratch memory."""
-        return 0
 
 
 class ColourFilter(Filter):

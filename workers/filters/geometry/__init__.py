@@ -156,10 +156,6 @@ class Rotate(Filter):
         sizes = struct.pack("<6d2i", *matrix, width, height)
         return sizes + fill + struct.pack("<2i4x", self.method == "bicubic", straight)
 
-    def device_scratch(self, _shape: Shape) -> int:
-        """Return 0 bytes: the kernel reads the source only."""
-        return 0
-
     def size_after(self, height: int, width: int) -> tuple[int, int]:
         """Return height and width of the result, in pixels."""
         return self._mapping((height, width, 1))[0]
@@ -356,10 +352,6 @@ class RoundCorners(Filter):
     def device_data(self, shape: Shape) -> bytes:
         """Return the radius that is used, int32."""
         return struct.pack("<i", self._used(shape))
-
-    def device_scratch(self, _shape: Shape) -> int:
-        """Return 0 bytes: the kernel counts for each pixel."""
-        return 0
 
     def _used(self, shape: Shape) -> int:
         """Return the radius, at most half of the shorter side."""

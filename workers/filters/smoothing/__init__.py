@@ -294,10 +294,6 @@ class NlMeans(ColourFilter):
         header = struct.pack("<4i", self.patch // 2, self.search // 2, shift, len(table) - 1)
         return header + weights.tobytes()
 
-    def device_scratch(self, _shape: Shape) -> int:
-        """Return 0 bytes: the kernel keeps its tiles in shared memory."""
-        return 0
-
     @property
     def _margin(self) -> int:
         return self.search // 2 + self.patch // 2
