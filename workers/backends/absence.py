@@ -1,7 +1,7 @@
 """The load of several workers together, and when a worker returns that has gone; no sockets."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from models.domain.backend import Load
 
@@ -27,8 +27,7 @@ def combined(loads: Sequence[Load], up: Sequence[Load], device: str) -> Load:
 class Absence:
     """Estimates when a worker will run again: an absence lasts as long again as it has lasted."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._since: float | None = None
         self._rate = 0.0
 
@@ -37,7 +36,7 @@ class Absence:
         if alive:
             self._since = None
             return 0.0
-        now = self._clock()
+        now = time.monotonic()
         if self._since is None:
             self._since = now
         return max(SOON, now - self._since)

@@ -1,6 +1,5 @@
 """Networks of timm, by the configuration in their folder: the only file that imports timm."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from models.did_you_mean import closest
 from models.networks.spec import NetworkSpec
 from workers.engines.builder import build_empty
 
@@ -48,11 +48,10 @@ def described(spec: NetworkSpec) -> NetworkSpec:
             f"torch=={torch_version}`, which keeps this PyTorch"
         ) from error
     if not timm.is_model(architecture):
-        known = timm.list_models()
-        close = difflib.get_close_matches(architecture.partition(".")[0], known, 1)
+        close = closest(architecture.partition(".")[0], timm.list_models())
         raise ValueError(
             f"{where}: timm {timm.__version__} has no architecture {architecture!r}"
-            f"{f' (did you mean {close[0]!r}?)' if close else ''}; `timm.list_models()` lists the "
+            f"{f' (did you mean {close!r}?)' if close else ''}; `timm.list_models()` lists the "
             "names, and a newer timm may have more"
         )
     side = spec.preprocessing.crop

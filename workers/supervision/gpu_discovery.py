@@ -4,6 +4,7 @@ import ctypes
 import os
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 from uuid import UUID
 
 _UUID = 16
@@ -24,9 +25,9 @@ class Gpu:
 
 def count_gpus() -> int:
     """Return how many NVIDIA GPUs CUDA_VISIBLE_DEVICES leaves; 0 without a driver."""
-    driver = _driver()
+    driver, problem = _opened()
     count = ctypes.c_int(0)
-    if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)):
+    if problem or driver.cuDeviceGetCount(ctypes.byref(count)):
         return 0
     return count.value
 
@@ -35,9 +36,8 @@ def describe_gpus() -> list[Gpu]:
     """Return the GPUs that `count_gpus` counts, in order."""
     found = []
     for number in range(count_gpus()):
-        driver, name, memory = _driver(), ctypes.create_string_buffer(100), ctypes.c_size_t()
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        assert driver is not None  # it has counted
+        (driver, _), name = _opened(), ctypes.create_string_buffer(100)
+        memory, major, minor = ctypes.c_size_t(), ctypes.c_int(), ctypes.c_int()
         driver.cuDeviceGetName(name, len(name), number)
         driver.cuDeviceTotalMem_v2(ctypes.byref(memory), number)
         driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, number)
@@ -48,8 +48,8 @@ def describe_gpus() -> list[Gpu]:
 
 def cuda_version() -> str:
     """Return the newest CUDA that the driver can run, as `13.0`; empty without a driver."""
-    driver, version = _driver(), ctypes.c_int()
-    if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)):
+    (driver, problem), version = _opened(), ctypes.c_int()
+    if problem or driver.cuDriverGetVersion(ctypes.byref(version)):
         return ""
     return f"{version.value // 1000}.{version.value % 1000 // 10}"
 
@@ -77,21 +77,15 @@ def wanted_gpus(gpus: str) -> int:
 def uuid_of(device: str) -> str:
     """Return the UUID of a GPU by a device name such as `cuda:1`; empty if it is unknown."""
     kind, _, number = device.partition(":")
-    driver = _driver() if kind == "cuda" else None
+    driver, problem = _opened()
     found = (ctypes.c_ubyte * _UUID)()
-    if driver is None or driver.cuDeviceGetUuid(found, int(number)):
+    if kind != "cuda" or problem or driver.cuDeviceGetUuid(found, int(number)):
         return ""
     return f"GPU-{UUID(bytes=bytes(found))}"
 
 
-def _driver() -> ctypes.CDLL | None:
-    """Return the initialised driver, None where there is none."""
-    driver, problem = _opened()
-    return None if problem else driver
-
-
-def _opened() -> tuple[ctypes.CDLL | None, str]:
-    """Return the driver, None where there is none, and why it cannot be used."""
+def _opened() -> tuple[Any, str]:
+    """Return the initialised driver, None where there is none, and why it cannot be used."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
