@@ -3,6 +3,8 @@
 import asyncio
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -45,16 +47,16 @@ class Stuck:
         pass
 
 
-def stick(running: Running, *answers: type) -> Stuck:
+@contextmanager
+def stuck_backend(running: Running, *answers: type) -> Iterator[Stuck]:
     """Replace what the pipeline submits to; the canary and the rest stay real."""
     pipeline = running.app.state.service.pipeline
-    stuck = Stuck(pipeline._backend, answers)
-    pipeline._backend = stuck
-    return stuck
-
-
-def unstick(running: Running, stuck: Stuck) -> None:
-    running.app.state.service.pipeline._backend = stuck.real
+    real = pipeline._backend
+    pipeline._backend = Stuck(real, answers)
+    try:
+        yield pipeline._backend
+    finally:
+        pipeline._backend = real
 
 
 def post_raw(port: int, headers: str = "") -> socket.socket:
@@ -67,18 +69,17 @@ def post_raw(port: int, headers: str = "") -> socket.socket:
 
 def test_overload_is_refused_at_the_door_with_retry_after_and_harms_nobody(start: Start) -> None:
     with start(max_images_in_flight=2) as running:
-        stuck = stick(running)
-        held = [post_raw(running.port) for _ in range(2)]
-        for _ in held:
-            assert stuck.arrived.acquire(timeout=PATIENCE)
-        refused = running.client.post("/classify", content=jpeg(), headers=JPEG)
-        assert (refused.status_code, refused.json()["code"]) == (503, "overloaded")
-        assert int(refused.headers["Retry-After"]) >= 1
-        assert running.client.get("/readyz").status_code == 200
-        for connection in held:
-            connection.close()
-            assert stuck.cancelled.acquire(timeout=PATIENCE)
-        unstick(running, stuck)
+        with stuck_backend(running) as stuck:
+            held = [post_raw(running.port) for _ in range(2)]
+            for _ in held:
+                assert stuck.arrived.acquire(timeout=PATIENCE)
+            refused = running.client.post("/classify", content=jpeg(), headers=JPEG)
+            assert (refused.status_code, refused.json()["code"]) == (503, "overloaded")
+            assert int(refused.headers["Retry-After"]) >= 1
+            assert running.client.get("/readyz").status_code == 200
+            for connection in held:
+                connection.close()
+                assert stuck.cancelled.acquire(timeout=PATIENCE)
         admission = running.app.state.service.admission
         until(lambda: not admission.counters.total(Total.IMAGES))
         assert running.client.post("/classify", content=jpeg(), headers=JPEG).status_code == 200
@@ -88,15 +89,12 @@ def test_overload_is_refused_at_the_door_with_retry_after_and_harms_nobody(start
 
 @pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
 def test_a_hung_backend_answers_504_at_the_deadline(server: Running, accept: str) -> None:
-    stuck = stick(server)
-    try:
+    with stuck_backend(server):
         for milliseconds in ("100", "1000", "10000"):  # a busy machine may refuse the first at once
             headers = JPEG | {"X-Deadline-Ms": milliseconds, "Accept": accept}
             reply = server.client.post("/classify", content=jpeg(), headers=headers)
             if reply.status_code != 503:
                 break
-    finally:
-        unstick(server, stuck)
     if accept == "application/json":
         assert (reply.status_code, reply.json()["code"]) == (504, "deadline_exceeded")
     else:

@@ -14,12 +14,12 @@ MOST = 20_000_000
 ZIP, GZIP = {"Content-Type": "application/zip"}, {"Content-Type": "application/gzip"}
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "data"
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("limits") / "data"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server(start: Start, folder: Path) -> Iterator[Running]:
     with start(data_folder=folder, max_data_bytes=MOST) as running:
         yield running

@@ -18,10 +18,16 @@ from tests.server import until
 SECRET = f"whsec_{base64.b64encode(bytes(range(32))).decode()}"
 
 
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of all tests, whose `in` may be read and whose `out` may be written."""
+    return tmp_path_factory.mktemp("targets")
+
+
 @pytest.fixture
-def photos(tmp_path: Path) -> Path:
+def photos(root: Path, tmp_path: Path) -> Path:
     """Return a folder with two photos, a drawing, and a file that is no image."""
-    folder = tmp_path / "photos"
+    folder = root / "in" / tmp_path.name
     (folder / "deep").mkdir(parents=True)
     (folder / "1.jpg").write_bytes(jpeg())
     (folder / "deep" / "2 ü.jpg").write_bytes(jpeg())
@@ -31,18 +37,18 @@ def photos(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def results(tmp_path: Path) -> Path:
-    folder = tmp_path / "results"
-    folder.mkdir()
+def results(root: Path, tmp_path: Path) -> Path:
+    folder = root / "out" / tmp_path.name
+    folder.mkdir(parents=True)
     return folder
 
 
-@pytest.fixture
-def client(start: Start, tmp_path: Path, photos: Path, results: Path) -> Iterator[httpx.Client]:
+@pytest.fixture(scope="module")
+def client(start: Start, root: Path) -> Iterator[httpx.Client]:
     with start(
-        data_folder=tmp_path / "data",
-        storage_allow=(photos.as_uri(),),
-        storage_allow_write=(results.as_uri(),),
+        data_folder=root / "data",
+        storage_allow=((root / "in").as_uri(),),
+        storage_allow_write=((root / "out").as_uri(),),
         webhook_secret=SECRET,
         fetch_allowed_networks="127.0.0.0/8",
         fetch_ports="1-65535",

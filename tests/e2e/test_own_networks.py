@@ -1,6 +1,5 @@
 """Networks of the operator's own over HTTP: labels, logits and embeddings beside a built-in one."""
 
-import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,21 +41,6 @@ def ask(client: httpx.Client, **options: str) -> dict[str, Any]:
     assert reply.status_code == 200, reply.text
     found: dict[str, Any] = reply.json()
     return found
-
-
-def test_labels_and_logits_are_those_of_timm_s_own_evaluation(
-    served: Running, parent: Path
-) -> None:
-    expected = evaluated("own-vit", parent / "own-vit", PIXELS)
-    found = ask(served.client, model="own-vit", top_k="2", function_to_apply="none")
-    assert (found["model"]["network"], found["model"]["label_set"]) == ("own-vit", "own-vit")
-    best = found["results"][0]["predictions"]
-    order = np.argsort(-expected)[:2]
-    assert [each["label"] for each in best] == [LABELS[n] for n in order]
-    assert [each["score"] for each in best] == pytest.approx(expected[order].tolist(), abs=1e-4)
-    text = ask(served.client, model="own-vit", output="logits", vector_format="base64")
-    logits = np.frombuffer(base64.b64decode(text["results"][0]["logits"]), "<f4")
-    assert np.abs(logits - expected).max() <= 1e-5
 
 
 def test_a_network_without_classes_has_an_embedding_alone(served: Running, parent: Path) -> None:

@@ -9,7 +9,7 @@ from PIL import Image
 
 from models import codec
 from tests.e2e.conftest import Running
-from tests.e2e.test_door import stick, unstick
+from tests.e2e.test_door import stuck_backend
 from tests.pictures import encoded, jpeg, png
 from workers.operations import Classify
 
@@ -105,8 +105,7 @@ def test_labels_or_versions_may_be_left_out(client: httpx.Client) -> None:
 
 
 def test_labels_come_although_a_version_misses_the_deadline(server: Running) -> None:
-    stuck = stick(server, Classify)
-    try:
+    with stuck_backend(server, Classify):
         for milliseconds in ("1500", "15000", "90000"):  # a busy machine may have no labels by then
             reply = server.client.post(
                 "/process",
@@ -116,8 +115,6 @@ def test_labels_come_although_a_version_misses_the_deadline(server: Running) -> 
             )
             if reply.status_code != 504:
                 break
-    finally:
-        unstick(server, stuck)
     (record,) = reply.json()["results"]
     assert record["status"] == "partial"
     assert record["predictions"]

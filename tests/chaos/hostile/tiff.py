@@ -5,13 +5,13 @@ import zlib
 from collections.abc import Sequence
 from operator import itemgetter
 
-_SHORT, _LONG, _RATIONAL = 3, 4, 5
+_SHORT, _LONG = 3, 4
 _FORMATS = {_SHORT: "H", _LONG: "I"}
 
 Entry = tuple[int, int, list[int]]
 
 
-def _file(entries: list[Entry], data: bytes, following: int = 0) -> bytes:
+def _file(entries: list[Entry], data: bytes) -> bytes:
     """Return header, data and directory; the data begin at byte 8."""
     directory_at = 8 + len(data) + (len(data) & 1)
     values_at = directory_at + 2 + 12 * len(entries) + 4
@@ -27,7 +27,7 @@ def _file(entries: list[Entry], data: bytes, following: int = 0) -> bytes:
     head = b"II*\0" + struct.pack("<I", directory_at)
     body = data + bytes(len(data) & 1)
     count = struct.pack("<H", len(entries))
-    return head + body + count + directory + struct.pack("<I", following) + values
+    return head + body + count + directory + bytes(4) + values
 
 
 def _base(width: int, height: int, samples: int, compression: int, bits: int = 8) -> list[Entry]:
