@@ -6,6 +6,7 @@ takes as much as its largest folder.
 
 import os
 import stat
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -73,15 +74,14 @@ class LeftOut:
     """The files and folders that were left out of a search, counted by their reasons."""
 
     def __init__(self) -> None:
-        self._names: dict[str, list[str]] = {}
-        self._counts: dict[str, int] = {}
+        self._names: defaultdict[str, list[str]] = defaultdict(list)
+        self._counts = Counter[str]()
 
     def add(self, reason: str, name: str) -> None:
         """Count a file or folder."""
-        self._counts[reason] = self._counts.get(reason, 0) + 1
-        names = self._names.setdefault(reason, [])
-        if len(names) < SHOWN:
-            names.append(name)
+        self._counts[reason] += 1
+        if self._counts[reason] <= SHOWN:
+            self._names[reason].append(name)
 
     def __str__(self) -> str:
         """Return a line with the reasons, and the first names of each; empty if there are none."""
@@ -91,7 +91,7 @@ class LeftOut:
         for reason, count in self._counts.items():
             more = ", …" if count > SHOWN else ""
             parts.append(f"{reason}: {count} ({', '.join(self._names[reason])}{more})")
-        return f"{sum(self._counts.values())} left out; {'; '.join(parts)}"
+        return f"{self._counts.total()} left out; {'; '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from app.jobs.store import (
     Job,
     JobStore,
     State,
+    surviving,
 )
 from app.storage.storage import Storage
 from app.urls import parse_url
@@ -199,7 +200,10 @@ class Endings:
         working = set[asyncio.Task[None]]()
         async with asyncio.TaskGroup() as group:
             while True:
-                for ending in await self._claimed(AT_ONCE - len(working)):
+                claimed: list[Ending] = []
+                with surviving("a look at the endings of jobs"):
+                    claimed = await self.store.claim_endings(AT_ONCE - len(working))
+                for ending in claimed:
                     task = group.create_task(self._end(ending))
                     working.add(task)
                     task.add_done_callback(working.discard)
@@ -207,15 +211,6 @@ class Endings:
                     await asyncio.wait(working, timeout=LOOK, return_when=asyncio.FIRST_COMPLETED)
                 else:
                     await asyncio.sleep(LOOK)
-
-    async def _claimed(self, most: int) -> list[Ending]:
-        try:
-            return await self.store.claim_endings(most)
-        except (DatabaseFailed, OSError) as error:
-            log.warning("the database of jobs does not answer: %s", error)
-        except Exception as error:  # a fault of ours must not end the work on all endings
-            log.error("a look at the endings of jobs failed", exc_info=error)
-        return []
 
     async def _end(self, ending: Ending) -> None:
         """Try an ending once and record the result; a fault of ours stops no further ending.

@@ -10,7 +10,6 @@ Import this file only where a data folder is set: it imports SQLAlchemy.
 import asyncio
 import hashlib
 import json
-import logging
 import os
 import secrets
 import shutil
@@ -53,6 +52,7 @@ from app.jobs.store import (
     JobStore,
     JobUsage,
     State,
+    surviving,
 )
 from app.storage.location import Location
 from app.storage.storage import Storage
@@ -74,8 +74,6 @@ from models.domain.errors import (
 )
 from models.settings import Settings
 from models.threads import giving_way, run_to_end
-
-log = logging.getLogger("darkroom.jobs")
 
 SWEEP = 10.0
 """Seconds between two removals of what has expired."""
@@ -197,12 +195,8 @@ class Jobs:
     async def _sweep(self) -> None:
         """Sweep every SWEEP seconds until this is cancelled, as all processes do."""
         while True:
-            try:
+            with surviving("a sweep of the jobs"):
                 await self.sweep()
-            except (DatabaseFailed, OSError) as error:
-                log.warning("the database of jobs does not answer: %s", error)
-            except Exception as error:  # a fault of ours must not end all later sweeps
-                log.error("a sweep of the jobs failed", exc_info=error)
             await asyncio.sleep(SWEEP)
 
     async def sweep(self) -> None:

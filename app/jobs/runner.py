@@ -26,7 +26,7 @@ from app.intake.wanted import Wanted
 from app.jobs.files import ARCHIVE, MANIFEST, DataFolder, private, sync_path, to_its_end
 from app.jobs.manifest import StoredLine, read
 from app.jobs.results import IMAGES
-from app.jobs.store import RUNNABLE, Claim, DatabaseFailed, Job, JobStore, Stored
+from app.jobs.store import RUNNABLE, Claim, DatabaseFailed, Job, JobStore, Stored, surviving
 from app.pipeline.encoded_files import EncodedFile
 from app.pipeline.outcomes import Answer, Processed
 from app.pipeline.pipeline import Pipeline
@@ -374,12 +374,8 @@ class Runner:
         """Work until this is cancelled."""
         try:
             while True:
-                try:
+                with surviving("a look at the jobs"):
                     await self.look()
-                except (DatabaseFailed, OSError) as error:
-                    log.warning("the database of jobs does not answer: %s", error)
-                except Exception as error:  # a fault of ours must not end the work on all jobs
-                    log.error("a look at the jobs failed", exc_info=error)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK):
                         await self._awake.wait()
@@ -464,7 +460,8 @@ class Runner:
             async with asyncio.TaskGroup() as group:
                 for index, line in enumerate(found, span.first):
                     if claim.attempts > ATTEMPTS:
-                        await self._add(records, refused(index, line), failed=True)
+                        await records.add(refused(index, line), failed=True)
+                        self.on_item("failed")
                         continue
                     await this.limit.acquire()
                     await self._slots.take(this.job.client)
@@ -485,9 +482,6 @@ class Runner:
         self, this: JobInWork, index: int, line: StoredLine, records: ChunkRecords
     ) -> None:
         made, failed = await self.worker.record(this.job, this.work, index, line, this.inputs)
-        await self._add(records, made, failed=failed)
-
-    async def _add(self, records: ChunkRecords, made: bytes, *, failed: bool) -> None:
         await records.add(made, failed=failed)
         self.on_item("failed" if failed else "ok")
 

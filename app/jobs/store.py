@@ -15,8 +15,9 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -301,6 +302,17 @@ SETUP = {
 
 class DatabaseFailed(Unavailable):
     """The database of jobs does not answer."""
+
+
+@contextmanager
+def surviving(what: str) -> Iterator[None]:
+    """Log an error of work that is done again soon: neither the database nor a fault ends it."""
+    try:
+        yield
+    except (DatabaseFailed, OSError) as error:
+        log.warning("%s failed; it is tried again: %s", what, error)
+    except Exception as error:
+        log.error("%s failed", what, exc_info=error)
 
 
 class Database:

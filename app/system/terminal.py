@@ -14,7 +14,6 @@ class Style(IntEnum):
     RED = 31
     GREEN = 32
     YELLOW = 33
-    BLUE = 34
 
 
 _LINES = {code: f"\\x{code:02x}" for code in (*range(10), *range(11, 32), *range(127, 160))}
