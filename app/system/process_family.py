@@ -1,4 +1,4 @@
-"""Read what the processes of this server use: memory, CPU time, files and threads. Linux only.
+"""Read what the processes of this server use: memory, CPU time and files. Linux only.
 
 The source is proc(5): the command line, `stat`, `statm`, `fd` and `task/TID/children`.
 """
@@ -22,7 +22,6 @@ class _Stat:
     PARENT = 1
     OWN_TICKS = slice(11, 13)
     CHILDREN_TICKS = slice(13, 15)
-    THREADS = 17
     STARTED = 19
 
 
@@ -42,7 +41,6 @@ class ProcessUse:
     cpu_of_ended: float
     started: float
     resident: int
-    threads: int
     descriptors: int
 
 
@@ -79,7 +77,6 @@ def _use(pid: int, proc: Path) -> ProcessUse:
         sum(map(int, fields[_Stat.CHILDREN_TICKS])) / _TICKS,
         int(fields[_Stat.STARTED]) / _TICKS,
         int((folder / "statm").read_text().split()[1]) * _PAGE,
-        int(fields[_Stat.THREADS]),
         _descriptors(folder / "fd"),
     )
 

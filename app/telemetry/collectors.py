@@ -86,7 +86,6 @@ _PROCESS_READINGS: Readings[Sequence[ProcessUse]] = (
         "Open file descriptors.",
         lambda uses: sum(use.descriptors for use in uses),
     ),
-    ("process_threads", "Threads.", lambda uses: sum(use.threads for use in uses)),
     (
         "process_start_time_seconds",
         "Start of the newest process, since 1970; it changes with every restart.",
@@ -134,7 +133,6 @@ class AtScrape(Collector):
         yield InfoMetricFamily("darkroom_build", "The version that runs, and its device.", build)
         for name, text, count in (
             ("queue_images", "Images waiting for the device.", load.queued_jobs),
-            ("queue_pixels", "Pixels waiting for the device.", load.queued_pixels),
             ("running_images", "Images on the device.", load.running_jobs),
             ("worker_alive", "1 while a worker runs.", load.alive),
             (
@@ -143,7 +141,6 @@ class AtScrape(Collector):
                 self.degraded() is not None,
             ),
             ("in_flight_images", "Images admitted and not yet answered.", total(Total.IMAGES)),
-            ("in_flight_bytes", "Upload bytes admitted and not yet answered.", total(Total.BYTES)),
             (
                 "requests_under_way",
                 "Requests for images, with those still arriving.",

@@ -19,7 +19,6 @@ class Load:
 
     device: str
     queued_jobs: int
-    queued_pixels: int
     running_jobs: int
     service_rate: float
     alive: bool

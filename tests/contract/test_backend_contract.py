@@ -297,7 +297,7 @@ async def test_the_load_tells_what_waits_and_what_runs(rig: Rig) -> None:
     tasks = await started(rig, fake_job(1, n_pixels=6), fake_job(2, n_pixels=3))
     await wait_until(lambda: rig.backend.load().queued_jobs == 2)
     load = rig.backend.load()
-    assert (load.queued_jobs, load.queued_pixels, load.running_jobs) == (2, 9, 1)
+    assert (load.queued_jobs, load.running_jobs) == (2, 1)
     assert load.alive
     assert load.device
     rig.let_go()

@@ -41,7 +41,7 @@ class Stuck:
         raise AssertionError
 
     def load(self) -> Load:
-        return Load("stuck", 0, 0, 0, 10.0, alive=True)
+        return Load("stuck", 0, 0, 10.0, alive=True)
 
     async def aclose(self) -> None:
         pass
@@ -132,7 +132,6 @@ def test_metrics_have_the_documented_names(client: httpx.Client) -> None:
         'darkroom_batch_releases_total{reason="idle"}',
         'darkroom_images_total{operation="classify",outcome="ok"}',
         "darkroom_queue_images 0.0",
-        "darkroom_queue_pixels 0.0",
         "darkroom_in_flight_images 0.0",
         "darkroom_build_info{",
         'darkroom_device_images_total{device="cpu"}',

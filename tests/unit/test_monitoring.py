@@ -29,7 +29,7 @@ def given() -> set[str]:
     """Return the names of the samples that the collectors of a server give."""
     metrics = Metrics()
     admission = Admission(Limits.from_settings(Settings()))
-    load = Load("cpu", 0, 0, 0, 0.0, alive=True)
+    load = Load("cpu", 0, 0, 0.0, alive=True)
     metrics.now = AtScrape(
         lambda: load, admission, lambda: {"images": (1, Total.IMAGES)}, lambda: (), lambda: None
     )

@@ -14,7 +14,6 @@ def combined(loads: Sequence[Load], up: Sequence[Load], device: str) -> Load:
     return Load(
         device=device,
         queued_jobs=sum([each.queued_jobs for each in loads]),
-        queued_pixels=sum([each.queued_pixels for each in loads]),
         running_jobs=sum([each.running_jobs for each in loads]),
         service_rate=sum([each.service_rate for each in up]),
         alive=bool(up),

@@ -115,7 +115,7 @@ class WorkerLine(FrameProtocol[FromWorker]):
         self._backend = backend
         self.worker = worker
         self.pending: dict[int, Pending] = {}
-        self.load = Load("none", 0, 0, 0, 0.0, alive=False)
+        self.load = Load("none", 0, 0, 0.0, alive=False)
         self.up = False
         self.over, self.gone = asyncio.Event(), asyncio.Event()
 

@@ -84,7 +84,6 @@ class MicroBatcher:
         self.suspects = 0
         self._lanes: dict[tuple[Hashable, Lane, bool], _Lane] = {}
         self.queued_jobs = 0
-        self.queued_pixels = 0
 
     def add(self, ticket: Ticket, now: float) -> None:
         """Let a job wait from `now` on."""
@@ -97,7 +96,6 @@ class MicroBatcher:
         lane.pixels += ticket.pixels
         self.suspects += ticket.alone
         self.queued_jobs += 1
-        self.queued_pixels += ticket.pixels
 
     def cancel(self, ticket: Ticket) -> bool:
         """Remove a cancelled job if it is still queued; return whether it was."""
@@ -165,7 +163,7 @@ class MicroBatcher:
         for ticket in left:
             ticket.queued = False
         self._lanes.clear()
-        self.queued_jobs = self.queued_pixels = self.suspects = 0
+        self.queued_jobs = self.suspects = 0
         return left
 
     def _most(self, lane: _Lane) -> int:
@@ -223,4 +221,3 @@ class MicroBatcher:
         ticket.queued = False
         self.suspects -= ticket.alone
         self.queued_jobs -= 1
-        self.queued_pixels -= ticket.pixels

@@ -232,7 +232,6 @@ class Worker(Generic[SlotT]):
         return Load(
             device=self._engine.device,
             queued_jobs=batcher.queued_jobs,
-            queued_pixels=batcher.queued_pixels,
             running_jobs=self._under_way.jobs,
             service_rate=self._rate.per_second,
             alive=self._alive,

@@ -14,7 +14,7 @@ from models.domain.backend import Load
 from models.settings import Settings
 from workers.cluster import Offer
 
-IDLE = Load("cpu", 0, 0, 0, 0.0, alive=True)
+IDLE = Load("cpu", 0, 0, 0.0, alive=True)
 
 
 @dataclass

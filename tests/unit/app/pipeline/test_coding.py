@@ -220,7 +220,7 @@ def test_threads_decode_jpegs_only_if_decoding_limits_the_device_and_cores_are_i
     threads.busy = busy
     decoder = decoder_of(Pool(), threads)
     monkeypatch.setattr(decoder._idle, "share", lambda: idle)
-    load = Load("gpu", queued, 0, 0, 0.0, alive=True, takes_jpegs=takes, decoding=decoding)
+    load = Load("gpu", queued, 0, 0.0, alive=True, takes_jpegs=takes, decoding=decoding)
     assert decoder.device_is_sooner(load) is sooner
 
 

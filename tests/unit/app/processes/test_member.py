@@ -13,7 +13,7 @@ from models.domain.backend import Load
 
 PATIENCE = 100.0
 
-BUSY = Load("fake", 0, 0, 1, 0.0, alive=True)
+BUSY = Load("fake", 0, 1, 0.0, alive=True)
 IDLE = replace(BUSY, running_jobs=0)
 WORKING = [replace(BUSY, progress=n) for n in range(900)]
 

@@ -19,7 +19,7 @@ from workers.operations import Classify, FilterChain
 
 INTERVAL = 5.0
 PIXEL = Image(np.zeros((1, 1, 1), np.uint8))
-WORKING = Load("fake", 0, 0, 0, 10.0, alive=True)
+WORKING = Load("fake", 0, 0, 10.0, alive=True)
 TRACE = Trace(0, 0, 0, 0, 0, 1, 1, ReleaseReason.IDLE)
 
 

@@ -14,7 +14,7 @@ DECODER = ("python", "-c", "from app.decoders.child import run")
 
 
 def use(pid: int, parent: int, words: Sequence[str], cpu: float, ended: float = 0.0) -> ProcessUse:
-    return ProcessUse(pid, parent, tuple(words), cpu, ended, 5.0, 1000, 2, 3)
+    return ProcessUse(pid, parent, tuple(words), cpu, ended, 5.0, 1000, 3)
 
 
 def scrapes(

@@ -145,7 +145,7 @@ def test_what_is_sent_in_one_turn_is_one_write_and_closing_writes_the_rest() -> 
 
 def test_frames_of_a_worker_arrive_as_they_left() -> None:
     networks = (ServedNetwork("resnet18", MODEL), ServedNetwork("resnet50", problem="no weights"))
-    load = Load("fake", 1, 2, 3, 4.0, alive=True, takes_jpegs=True)
+    load = Load("fake", 1, 3, 4.0, alive=True, takes_jpegs=True)
     frames: list[wire.Frame] = [
         Welcome("fake", networks, "no GPU"),
         LoadReport(load),

@@ -136,4 +136,4 @@ def test_every_accepted_job_ends_exactly_once(
     for ticket in tickets:
         check(ticket, inbox)
     load = worker.load()
-    assert (load.queued_jobs, load.queued_pixels, load.running_jobs) == (0, 0, 0)
+    assert (load.queued_jobs, load.running_jobs) == (0, 0)
