@@ -141,10 +141,18 @@ def kept(block: bytes, width: int, height: int, notice: str | None = None) -> by
         photo.append(_Field(_COLOUR_SPACE, _SHORT, 1, struct.pack(order + "H", _SRGB)))
         photo.append(_Field(_WIDTH, _LONG, 1, struct.pack(order + "I", width)))
         photo.append(_Field(_HEIGHT, _LONG, 1, struct.pack(order + "I", height)))
-    others = {_PHOTO: photo, _GPS: [*_below(tiff, order, first, _GPS)]}
-    if not (fields or any(others.values())):
+    # The first directory stands last, when the places of the directories below it are known.
+    content = b""
+    for tag, entries in ((_PHOTO, photo), (_GPS, [*_below(tiff, order, first, _GPS)])):
+        if entries:
+            place = 8 + len(content)
+            fields.append(_Field(tag, _LONG, 1, struct.pack(order + "I", place)))
+            content += _directory(order, entries, place)
+    if not fields:
         return None
-    made = PREFIX + tiff[:4] + struct.pack(order + "I", 8) + _directories(order, fields, others)
+    place = 8 + len(content)
+    head = PREFIX + tiff[:4] + struct.pack(order + "I", place)
+    made = head + content + _directory(order, fields, place)
     return made if len(made) <= MAX_BLOCK else None
 
 
@@ -168,22 +176,6 @@ def _below(tiff: bytes, order: str, first: dict[int, _Field], tag: int) -> Itera
     pointer = first.get(tag)
     if pointer is not None and (pointer.kind, pointer.number) == (_LONG, 1):
         yield from _fields(tiff, order, struct.unpack(order + "I", pointer.values)[0])
-
-
-def _directories(order: str, fields: list[_Field], others: dict[int, list[_Field]]) -> bytes:
-    """Return the first directory, 8 bytes after the start, and those to which it points."""
-
-    def pointers(at: int) -> Iterator[_Field]:
-        for tag, entries in others.items():
-            if entries:
-                yield _Field(tag, _LONG, 1, struct.pack(order + "I", at))
-                at += len(_directory(order, entries, at))
-
-    length = len(_directory(order, [*fields, *pointers(0)], 8))
-    made = _directory(order, [*fields, *pointers(8 + length)], 8)
-    for entries in others.values():
-        made += _directory(order, entries, 8 + len(made)) if entries else b""
-    return made
 
 
 def _directory(order: str, fields: list[_Field], start: int) -> bytes:
