@@ -41,21 +41,7 @@ def first_frame(data: bytes) -> Box | None:
     return None if frame == (0, 0, *canvas(data)) else frame
 
 
-# BMP: the time of run lengths, which Pillow reads singly in Python, and the colour profile.
-
-_PER_PIXEL, _PER_RUN_PIXEL, _PER_RUN = 10e-9, 100e-9, 0.5e-6
-_RLE8, _RLE4 = 1, 2
-
-
-def bmp_cost(data: bytes) -> float:
-    """Return CPU seconds a pixel."""
-    old = int.from_bytes(data[14:18], "little") < 40
-    if old or int.from_bytes(data[30:34], "little") not in (_RLE8, _RLE4):
-        return _PER_PIXEL
-    width, height = (int.from_bytes(data[n : n + 4], "little", signed=True) for n in (18, 22))
-    size = max(0, len(data) - int.from_bytes(data[10:14], "little"))
-    return _PER_RUN_PIXEL + _PER_RUN * size / 2 / max(1, abs(width * height))
-
+# BMP: the colour profile.
 
 _HEADER, _V5 = 14, 124
 _COLOURS, _PROFILE, _SIZE = _HEADER + 56, _HEADER + 112, _HEADER + 116
@@ -98,17 +84,10 @@ def avif_buffers(data: bytes, pixels: int, *, alpha: bool) -> int:
     return int(pixels * sample * (1 + chroma + alpha))
 
 
-# HEIF: the time by the bytes of the file, and the memory by its chroma and depth, both measured.
-
-_PER_HEIF_PIXEL, _PER_HEIF_BYTE = 30e-9, 75e-9
+# HEIF: the memory by its chroma and depth, measured.
 
 _HEVC_CONFIGURATION = re.compile(rb"hvcC.{16}(..)", re.DOTALL)
 """The configuration of a decoder (ISO/IEC 14496-15, 8.3.3.1), and its bytes of chroma and depth."""
-
-
-def heif_cost(data: bytes, pixels: int) -> float:
-    """Return CPU seconds a pixel."""
-    return _PER_HEIF_PIXEL + _PER_HEIF_BYTE * len(data) / max(1, pixels)
 
 
 def heif_buffers(data: bytes, pixels: int) -> int:

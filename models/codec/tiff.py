@@ -31,16 +31,7 @@ _INTEGERS = {1: 1, 3: 2, 4: 4, 6: 1, 8: 2, 9: 4, 13: 4, 16: 8, 17: 8}
 
 _MOST_BITS = 64
 _RGBA = 4  # bytes of a pixel of a JPEG's strip, which libtiff converts
-_PER_PIXEL, _PER_SCAN = 20e-9, 4e-9
 _SCAN = b"\xff\xda"
-
-
-def tiff_cost(data: bytes) -> float:
-    """Return CPU seconds a pixel; each scan of a JPEG inside is a pass over its pixels."""
-    entries = first_directory(data)
-    if entries is None or _found(data, entries).get(_COMPRESSION) not in _JPEGS:
-        return _PER_PIXEL
-    return _PER_PIXEL + _PER_SCAN * data.count(_SCAN) / _chunks(entries)
 
 
 def tiff_buffers(data: bytes, pixels: int) -> int:

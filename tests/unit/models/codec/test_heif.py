@@ -126,12 +126,8 @@ def test_the_stated_size_is_checked_before_the_pixels_and_a_lie_is_undecodable()
             decode(stating(*sides), max_pixels=LIMIT)
 
 
-def test_memory_and_time_follow_chroma_depth_and_bytes() -> None:
+def test_memory_follows_chroma_and_depth() -> None:
     assert heif_buffers(file("iphone.heic"), 1000) == 6000
     assert heif_buffers(file("canon.hif"), 1000) == 15_000
     assert heif_buffers(b"", 1000) == 15_000
-    one, padded = (
-        open_file(file("samsung.heic") + more, max_pixels=LIMIT) for more in (b"", bytes(100_000))
-    )
-    assert padded.cost > one.cost > 0
-    assert one.memory > 88 * 120 * 9
+    assert open_file(file("samsung.heic"), max_pixels=LIMIT).memory > 88 * 120 * 9
