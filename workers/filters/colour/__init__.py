@@ -1,6 +1,5 @@
 """Filters that mix the colours of each pixel."""
 
-import struct
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Annotated, ClassVar
@@ -160,6 +159,7 @@ class Hue(_Point):
 
     example: ClassVar = {"degrees": 90}
     passes: ClassVar = (Pass("hue"),)
+    packed: ClassVar = ("<i", "_angle")
     tolerance: ClassVar = "within 1 of torchvision's adjust_hue in floating point"
 
     def recoloured(self, colour: Pixels) -> Pixels:
@@ -172,18 +172,16 @@ class Hue(_Point):
         """
         if colour.shape[2] == 1:
             return np.array(colour, order="C")
-        sixths = (self._angle() + SIXTH // 2) // SIXTH
-        rest = self._angle() - sixths * SIXTH
+        sixths = (self._angle + SIXTH // 2) // SIXTH
+        rest = self._angle - sixths * SIXTH
         result = np.empty(colour.shape, np.uint8)
         for rows in bands(len(colour), colour[0].size):
             result[rows] = _turned(colour[rows], sixths, rest)
         return result
 
-    def device_data(self, _shape: Shape) -> bytes:
-        """Return the angle as int32, in steps of 1 / 65,536 of a sixth of the circle."""
-        return struct.pack("<i", self._angle())
-
+    @property
     def _angle(self) -> int:
+        """Return the angle in steps of 1 / 65,536 of a sixth of the circle."""
         return int(np.floor(self.degrees / 60 * (1 << ANGLE_BITS) + 0.5))
 
 

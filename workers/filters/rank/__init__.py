@@ -1,7 +1,6 @@
 """Rank filters: any percentile of the square around each pixel, and the median."""
 
 import functools
-import struct
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from models.domain.image import Pixels
 from workers.filters.arithmetic.sums import places
 from workers.filters.base import Filter, Odd, number, odd
-from workers.kernels.items import Pass, Shape
+from workers.kernels.items import Pass
 
 # Rank filters: the r-th smallest sample of the square around each pixel, exact, in two ways.
 #
@@ -166,6 +165,7 @@ class _Ranking(Filter):
     border: ClassVar = "replicate"
     row_reach: ClassVar = lambda self: self.size // 2
     passes: ClassVar = (*_SMALL.values(), *RANKING.values())
+    packed: ClassVar = ("<2i", "size", "_rank")
 
     # OpenCV exchanges vectors for medians of the sides 3 and 5 and keeps histograms for larger
     # sides (S. Perreault, P. Hébert, "Median filtering in constant time", 2007); a median is exact,
@@ -176,7 +176,7 @@ class _Ranking(Filter):
         Extremes are erosions and dilations, and the median is `cv2.medianBlur`, which are faster.
         This equals the filters of scipy.ndimage with mode="nearest".
         """
-        source, rank = np.ascontiguousarray(pixels), self._rank()
+        source, rank = np.ascontiguousarray(pixels), self._rank
         if rank in (0, self.size**2 - 1):
             square = np.ones((self.size, self.size), np.uint8)
             extreme = cv2.erode if rank == 0 else cv2.dilate
@@ -190,18 +190,15 @@ class _Ranking(Filter):
     @property
     def device_passes(self) -> tuple[Pass, ...]:
         """Return the pass of the median of a small square, else the pass of any rank."""
-        if self.size in _SMALL and self._rank() == self._middle:
+        if self.size in _SMALL and self._rank == self._middle:
             return (_SMALL[self.size],)
         return (next(pass_ for largest, pass_ in RANKING.items() if self.size <= largest),)
-
-    def device_data(self, _shape: Shape) -> bytes:
-        """Return the side in pixels and the rank, int32 each."""
-        return struct.pack("<2i", self.size, self._rank())
 
     @property
     def _middle(self) -> int:
         return self.size**2 // 2
 
+    @property
     def _rank(self) -> int:
         """Return the rank from 0 to size² - 1."""
         return self._middle
@@ -226,6 +223,7 @@ class Rank(_Ranking):
 
     example: ClassVar = {"size": 5, "percentile": 80}
 
+    @property
     def _rank(self) -> int:
         """Return int(size² · percentile / 100), or the last rank for 100."""
         area = self.size * self.size
