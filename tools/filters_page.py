@@ -33,6 +33,7 @@ RESULT = {
     "alpha": "RGB with alpha",
     "no alpha": "no alpha",
     "turned": "width and height may be swapped",
+    "resized": "",  # the description of the filter says so
 }
 
 WITHOUT = ("", "ratio", "count", "order", "time", "tile", "quarter turn")

@@ -81,15 +81,19 @@ class FilterChain:
 
     With `jpeg`, a GPU then encodes the result. `steps` are the steps that engines run: the
     filters, with each run of neighbouring tables as one table. `batch_key` has the names and passes
-    of the steps; parameters may differ within a batch.
+    of the steps; parameters may differ within a batch. `measuring` is the index of the first filter
+    that `measures`, or None.
     """
 
     filters: tuple[Filter, ...]
     jpeg: DeviceJpeg | None = None
     steps: tuple[Filter, ...] = field(init=False, repr=False, compare=False)
     batch_key: Hashable = field(init=False, repr=False, compare=False)
+    measuring: int | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        measuring = (index for index, each in enumerate(self.filters) if each.measures)
+        object.__setattr__(self, "measuring", next(measuring, None))
         object.__setattr__(self, "steps", steps(self.filters))
         passes = ((step.name, step.device_passes) for step in self.steps)
         object.__setattr__(self, "batch_key", ("filter", self.jpeg, *passes))
@@ -97,7 +101,8 @@ class FilterChain:
     def shape_after(self, shape: Shape) -> Shape:
         """Return (height, width, channels) of the result for an image of this shape.
 
-        Raises InvalidParameter if a filter cannot be applied to its input.
+        The filter `trim` counts as if it cut nothing away. Raises InvalidParameter if a filter
+        cannot be applied to its input.
         """
         for each in self.filters:
             shape = each.shape_after(shape)

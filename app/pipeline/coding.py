@@ -305,12 +305,15 @@ class ImageCodec:
         *,
         on_gpu: bool,
         shared: bool,
+        limit: int = sys.maxsize,
     ) -> float:
         """Return the estimated CPU seconds of encoding a version of an image.
 
-        Raises the error of a version that would take more pixels, memory or time than is allowed.
+        Raises the error of a version that would take more pixels, memory or time than is allowed,
+        or more than `limit` bytes of memory.
         """
-        chain, encoding, limit = version.operation, version.encoding, Settings.encode_memory
+        chain, encoding = version.operation, version.encoding
+        limit = min(limit, Settings.encode_memory)
         where = {"on_device": on_gpu, "encoded": source.encoded, "shared": shared}
         n = source.info.stack
         check_filters(chain, self._max_pixels, source.shape, limit, frames=n, **where)

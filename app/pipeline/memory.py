@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from app.admission.counters import Counters, Total
 from app.admission.semaphore import FairSemaphore
-from app.decoders import Seen
+from app.decoders import SMALL, Seen
 from app.intake.wanted import Parts, Version
 from models import codec
 from models.domain.errors import ServiceError, TooManyPixels, Unprocessable
@@ -21,6 +21,11 @@ PER_PROCESS = 192 << 20
 
 TRIM_AFTER = 0.5
 """Seconds after a large image until freed memory is given back; others end meanwhile as a rule."""
+
+MEASURED = SMALL
+"""Least bytes that an image holds whose filters measure pixels. Its sizes may grow beyond those
+that its header foretells, as when `resize` follows `trim`, but not beyond the bytes that it holds.
+"""
 
 STRIPE = 1 << 22
 """Pixels that are resized at a time, as in `workers/preprocess.py`, which is not imported here."""
@@ -107,6 +112,10 @@ def to_filter(
         needed = filtering(chain, shape, frames=n, **where)
         after = chain.shape_after(shape)
         encoding = codec.encode_memory(after, format_, version.encoding, frames=n)
+        if chain.measuring is not None:  # odd sides after `trim` take more in an AVIF
+            odd = (after[0] - 1) | 1, (after[1] - 1) | 1, after[2]
+            encoding = max(encoding, codec.encode_memory(odd, format_, version.encoding, frames=n))
+            needed = max(needed, MEASURED)
     except ServiceError:
         return seen.memory
     return max(seen.memory, needed, encoding + math.prod(shape) * shared)
@@ -150,14 +159,14 @@ def filtering(
 ) -> int:
     """Return the bytes that filtering an image takes, with its source.
 
-    `on_device`: a GPU filters it, so that only the source and the result take memory here;
-    `encoded`: it decodes the source too. `shared`: other parts need the pixels, so that filters may
-    not overwrite them. `frames` of this shape are filtered as an animation. Raises InvalidParameter
-    if a filter cannot be applied.
+    `on_device`: a GPU filters it, so that only the source and the result take memory here, unless
+    pixels are measured; `encoded`: it decodes the source too. `shared`: other parts need the
+    pixels, so that filters may not overwrite them. `frames` of this shape are filtered as an
+    animation. Raises InvalidParameter if a filter cannot be applied.
     """
     if frames > 1:
         return frames_at_once(chain, shape, frames)[1]
-    if on_device:
+    if on_device and chain.measuring is None:
         return math.prod(chain.shape_after(shape)) + (0 if encoded else math.prod(shape))
     return chain.memory(shape, overwrite=not shared)
 

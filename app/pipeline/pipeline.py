@@ -6,6 +6,7 @@ part of an image that `/process` takes apart: its labels, and each of its versio
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from dataclasses import replace
@@ -240,8 +241,9 @@ class Pipeline:
         return completed.result
 
     async def _filtered(self, content: Blob, version: Version, image: ImageContext) -> EncodedImage:
-        load = self._backend.load()
-        jpeg = await self._codec.encoded(content, image.stages, load)
+        load, jpeg = self._backend.load(), None
+        if version.operation.measuring is None:
+            jpeg = await self._codec.encoded(content, image.stages, load)
         encoded = jpeg is not None
         on_device = encoded or load.on_gpu
         need = partial(to_filter, version, self._max_pixels, on_device=on_device, encoded=encoded)
@@ -300,17 +302,21 @@ class Pipeline:
         `last`: the source is not needed after the filters.
         """
         format_, on_gpu = version.format_for(source.info), self._backend.load().on_gpu
-        operation = version.on_gpu(format_) if on_gpu else version.operation
         cost = self._codec.encode_cost(source, version, format_, on_gpu=on_gpu, shared=not last)
+        if version.operation.measuring is not None:
+            header = Seen(source.info, 0.0)
+            limit = to_filter(version, self._max_pixels, header, on_device=on_gpu, shared=not last)
+            if not last and version.operation.measuring > 0:
+                limit -= math.prod(source.shape)  # the source stays, beside that of the rest
+            source, version, last = await self._measured(source, version, permit, stages, last=last)
+            cost = self._codec.encode_cost(
+                source, version, format_, on_gpu=on_gpu, shared=not last, limit=limit
+            )
+        operation = version.on_gpu(format_) if on_gpu else version.operation
         if source.animation is not None:
             held = await self._filtered_frames(source, operation, permit, stages)
         else:
-            job = Job(operation, source.image(last=last), permit.deadline, permit.lane, last)
-            completed = await self._backend.run(job)
-            stages.add(completed.trace)
-            assert not isinstance(completed.result, Labels | Vector)
-            held = source.result(completed.result)
-            del job, completed  # the pixels have one owner
+            held = await self._run(source, operation, permit, stages, last=last)
         with stages.measure("encode"):
             behind = permit.in_background
             data, quality = await self._codec.encode(
@@ -318,6 +324,50 @@ class Pipeline:
             )
             file, (height, width, _) = await self._files.keep(data), held.shape
             return EncodedImage(file, format_, width, height, quality)
+
+    async def _run(
+        self,
+        source: HeldImage,
+        operation: FilterChain,
+        permit: Permit,
+        stages: Timings,
+        *,
+        last: bool,
+    ) -> HeldImage:
+        """Put an image through filters on the backend."""
+        job = Job(operation, source.image(last=last), permit.deadline, permit.lane, last)
+        completed = await self._backend.run(job)
+        stages.add(completed.trace)
+        assert not isinstance(completed.result, Labels | Vector)
+        return source.result(completed.result)
+
+    async def _measured(
+        self, source: HeldImage, version: Version, permit: Permit, stages: Timings, *, last: bool
+    ) -> tuple[HeldImage, Version, bool]:
+        """Replace each filter that measures pixels, after the filters before it have run.
+
+        Return the image that the remaining filters take, the version with these filters, and
+        whether nothing else needs that image.
+        """
+        chain = version.operation
+        while (index := chain.measuring) is not None:
+            filter_ = chain.filters[index]
+            if source.animation is not None:
+                raise InvalidParameter(
+                    f"{filter_.name}: frames of an animation cannot be measured; leave out "
+                    "frames=all, or give the numbers: crop, or resize with gravity=center"
+                )
+            if index:
+                before = FilterChain(chain.filters[:index])
+                source = await self._run(source, before, permit, stages, last=last)
+                last = True
+            image = source.image()
+            assert isinstance(image, Image)
+            measured = await self._threads.run(
+                filter_.measured, image.pixels, background=permit.in_background
+            )
+            chain = FilterChain((measured, *chain.filters[index + 1 :]))
+        return source, replace(version, operation=chain), last
 
     async def _filtered_frames(
         self, source: HeldImage, operation: FilterChain, permit: Permit, stages: Timings

@@ -9,6 +9,7 @@ from PIL import Image, ImageOps
 
 from app.responses.thumbnails import GAP, HEIGHT, WIDTH
 from tests.pictures import drawing, encoded, png
+from workers.filters.registry import parse_chain
 
 
 def opened(body: bytes) -> Image.Image:
@@ -90,6 +91,38 @@ def test_a_preset_is_its_chain_in_forms_queries_json_and_versions(client: httpx.
     refused = post(client, "preset=smal", png())
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "preset")
     assert "did you mean 'small'? there are: small" in refused.json()["detail"]
+
+
+def test_filters_that_measure_pixels_stand_anywhere_in_a_chain(client: httpx.Client) -> None:
+    picture = ImageOps.expand(drawing(90, 60), (20, 10, 5, 30), "white")
+    smart = {"name": "resize", "width": 40, "height": 40, "fit": "cover", "gravity": "smart"}
+    versions: list[dict[str, object]] = []
+    expected = []
+    for ops in ([{"name": "trim"}], [{"name": "invert"}, {"name": "trim"}, smart, smart]):
+        pixels = np.asarray(picture)
+        for each in parse_chain(ops):
+            pixels = each.apply(pixels)
+        expected.append(pixels)
+        versions.append({"ops": ops, "format": "png"})
+        reply = post(client, f"ops={json.dumps(ops)}", encoded(picture, "PNG"))
+        assert np.array_equal(np.asarray(opened(reply.content)), pixels)
+    sent = {"labels": "false", "versions": json.dumps(versions)}
+    reply = client.post("/process", files=files(encoded(picture, "PNG")), data=sent)
+    for made, pixels in zip(reply.json()["results"][0]["versions"], expected, strict=True):
+        found = opened(base64.b64decode(made["image"]["data"]))
+        assert np.array_equal(np.asarray(found), pixels)
+
+
+def test_a_trimmed_image_cannot_grow_beyond_the_memory_it_holds(client: httpx.Client) -> None:
+    line = Image.new("RGB", (2000, 2000))
+    line.paste("white", (7, 0, 8, 2000))
+    for width, status in ((1, 200), (100, 422), (60_000, 422)):
+        ops = json.dumps([{"name": "trim"}, {"name": "resize", "width": width}])
+        reply = post(client, f"ops={ops}", encoded(line, "PNG"))
+        assert reply.status_code == status, reply.text
+    frames = {"save_all": True, "append_images": [drawing(20, 20)]}
+    reply = post(client, "name=trim&frames=all", encoded(drawing(20, 20, seed=1), "GIF", **frames))
+    assert (reply.status_code, "leave out frames=all" in reply.text) == (422, True)
 
 
 def thumbnail(client: httpx.Client, name: str) -> Image.Image:

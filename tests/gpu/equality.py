@@ -64,7 +64,9 @@ def compared(run: Run, name: str) -> Compared:
         chain = FilterChain((filter_,))
         some = [i for i in images if (i.height, i.width) != SIZES[-1] or _quick(operation)]
         result.parameters += 1
-        for batch in _batches(chain, some):
+        batches = ([each] for each in some) if filter_.measures else _batches(chain, some)
+        for batch in batches:
+            chain = FilterChain((filter_.measured(batch[0].pixels),))
             for found, image in zip(run(chain, batch).values, batch, strict=True):
                 assert isinstance(found, Image), found
                 expected = filter_.apply(image.pixels).astype(np.int16)

@@ -167,6 +167,19 @@ class Filter(BaseModel):
         """Return the launches that these parameters need; equal launches share a batch."""
         return self.passes
 
+    @property
+    def measures(self) -> bool:
+        """Return whether a number of these parameters follows from pixels; see `measured`."""
+        return False
+
+    def measured(self, pixels: Pixels) -> "Filter":
+        """Return a filter that does not measure, with the same result for these pixels.
+
+        The pipeline calls this on a CPU in place of a filter that `measures`. Engines therefore
+        never receive such a filter, and all devices use the same numbers.
+        """
+        return self
+
     def device_data(self, shape: Shape, /) -> bytes:
         """Return the bytes that the kernels of `passes` read as an item's `data`.
 

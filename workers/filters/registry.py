@@ -27,6 +27,7 @@ from workers.filters.geometry import (
     Rotate,
     Rotate90,
     RoundCorners,
+    Trim,
 )
 from workers.filters.histogram import Autocontrast, Clahe, Equalize
 from workers.filters.marks import Overlay, Redact
@@ -105,7 +106,7 @@ _CLASSES: tuple[type[Filter], ...] = (
     GaussianBlur, BoxBlur, MotionBlur, Median, Rank, Bilateral, Guided, NlMeans,
     UnsharpMask, Sharpen, Preset, Convolve, Sobel, Scharr, Prewitt, Laplacian, Dog, Canny,
     Morphology, AdaptiveThreshold, Pixelate, Vignette, Noise, FftFilter,
-    Flip, Rotate90, Rotate, Resize, Crop, Pad, RoundCorners, Composite,
+    Flip, Rotate90, Rotate, Resize, Crop, Trim, Pad, RoundCorners, Composite,
     Redact, Overlay,
 )  # fmt: skip
 """All filters, in the order of the catalogue."""

@@ -146,11 +146,19 @@ def _decoded(file: Path, settings: Settings, chain: FilterChain) -> Image:
 
 
 def _works(chain: FilterChain, image: Image) -> Iterator[tuple[str, FilterChain, Image]]:
-    """Yield the name of the chain, the chain and its image, then the same of each filter alone."""
-    yield ", ".join(each.name for each in chain.filters), chain, image
-    for each in chain.filters if len(chain.filters) > 1 else ():
-        yield f"  {each.name}", FilterChain((each,)), image
-        image = Image(each.apply(image.pixels))
+    """Yield the name of the chain, the chain and its image, then the same of each filter alone.
+
+    Filters that measure pixels are replaced by the filters that they find.
+    """
+    works, source = [], image
+    for each in chain.filters:
+        measured = each.measured(source.pixels)
+        works.append((f"  {each.name}", FilterChain((measured,)), source))
+        source = Image(measured.apply(source.pixels))
+    filters = tuple(alone.filters[0] for _, alone, _ in works)
+    yield ", ".join(each.name for each in chain.filters), FilterChain(filters), image
+    if len(works) > 1:
+        yield from works
 
 
 async def _measured(

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 from pydantic import Field
 
@@ -214,8 +215,8 @@ class Crop(Filter):
 
     left: int = number(0, 0, 1_000_000, "px", "columns cut off at the left")
     top: int = number(0, 0, 1_000_000, "px", "rows cut off at the top")
-    width: int | None = number(None, 1, 1_000_000, "px", "columns kept; all of them if left out")
-    height: int | None = number(None, 1, 1_000_000, "px", "rows kept; all of them if left out")
+    width: int | None = number(None, 1, 1_000_000, "px", "columns kept; all if left out")
+    height: int | None = number(None, 1, 1_000_000, "px", "rows kept; all if left out")
 
     example: ClassVar = {"left": 8, "top": 4, "width": 54, "height": 40}
     alpha_rule: ClassVar = "plane"
@@ -254,6 +255,53 @@ class Crop(Filter):
             asked = f"{max(columns, 1)} × {max(rows, 1)} pixels from ({self.left}, {self.top}) on"
             raise InvalidParameter(f"crop: {asked} leave an image of {width} × {height} pixels")
         return rows, columns
+
+
+class Trim(Filter):
+    """Cut away the border of one colour; an image that is all border stays as it is."""
+
+    background: HexColourAlpha | None = colour(
+        None, "colour of the border; if left out, that of the top left pixel", WITH_ALPHA
+    )
+    threshold: int = number(10, 0, 255, "level", "largest distance from that colour in a channel")
+
+    example: ClassVar = {"threshold": 160}
+    alpha_rule: ClassVar = "plane"
+    cpu_bytes_per_pixel: ClassVar = (4, 8)
+    result_shape: ClassVar = "resized"
+
+    @property
+    def measures(self) -> bool:
+        """Return True: the border follows from the pixels."""
+        return True
+
+    def measured(self, pixels: Pixels) -> Crop:
+        """Return the crop to the smallest rectangle that holds all pixels but the border.
+
+        As in libvips' find_trim, a pixel of the rectangle differs by more than the threshold in a
+        channel. Colours are compared as multiplied by alpha: transparent pixels are equal. An image
+        that is all border is kept, as sharp and imgproxy do, because no image has no pixels.
+        """
+        channels = pixels.shape[2]
+        if self.background is None:
+            levels = pixels[0, 0].copy()
+        else:
+            levels = _level(self.background, channels)[:channels]
+        if channels == 4:
+            levels[:3] = _times(levels[:3], levels[3:])
+        kept = np.zeros(pixels.shape[:2], bool)
+        for channel, level in enumerate(levels.tolist()):
+            plane = pixels[:, :, channel]
+            if channels == 4 and channel < 3:
+                plane = _times(plane, pixels[:, :, 3])
+            kept |= plane > level + self.threshold
+            kept |= plane < level - self.threshold
+        left, top, width, height = cv2.boundingRect(kept.view(np.uint8))
+        return Crop(left=left, top=top, width=width or None, height=height or None)
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return the rectangle, uint8 (h, w, C); samples keep their values."""
+        return self.measured(pixels).apply(pixels)
 
 
 class Pad(Filter):
@@ -524,8 +572,8 @@ class Resize(Filter):
     height: int | None = number(None, 1, 65_500, "px", "height of the result")
     fit: Literal["contain", "cover", "fill"] = Field(
         "contain",
-        description="contain: the whole image, no larger than width and height; cover: exactly "
-        "this size, the excess is cut off; fill: exactly this size, stretched",
+        description="contain: the whole image, within width and height; cover: exactly this size, "
+        "the excess cut off; fill: exactly this size, stretched",
     )
     method: Literal["nearest", "bilinear", "bicubic", "lanczos"] = Field(
         "bilinear", description="resampling method; all but nearest antialias"
@@ -540,8 +588,11 @@ class Resize(Filter):
     min_height: int | None = number(None, 1, 65_500, "px", "least height of the result, likewise")
     gravity: Literal[
         "center", "north", "northeast", "east", "southeast", "south", "southwest", "west",
-        "northwest",
-    ] = Field("center", description="part of the image that cover keeps")  # fmt: skip
+        "northwest", "smart",
+    ] = Field(
+        "center",
+        description="part that cover keeps; smart: that with most edges, strong colours and skin",
+    )  # fmt: skip
     focus_x: float | None = number(
         None, 0, 1, "ratio", "share of the width around which cover keeps, in place of gravity"
     )
@@ -562,6 +613,8 @@ class Resize(Filter):
         `columns_first` (libImaging/Resample.c), and antialiases by widening its window when it
         shrinks. Large images are resized in stripes, with the same bytes.
         """
+        if self.measures:
+            return self.measured(pixels).apply(pixels)
         height, width = self.size_after(*pixels.shape[:2])
         method, box = _METHODS[self.method], self._box(pixels.shape, height, width)
         if self._is_large(pixels.shape):
@@ -578,6 +631,28 @@ class Resize(Filter):
         if self._is_large(shape):
             return memory(shape, size, box)
         return memory_at_once(shape, size, box)
+
+    @property
+    def measures(self) -> bool:
+        """Return whether cover keeps the part that the pixels choose."""
+        return self.fit == "cover" and self.gravity == "smart"
+
+    def measured(self, pixels: Pixels) -> "Resize":
+        """Return the same resize with a focus in place of `smart`.
+
+        Cover cuts along one axis only, so the scores of `_attention` are added up across it, and
+        the window with the largest sum is kept: of equal windows, that in their middle.
+        """
+        if not self.measures:
+            return self
+        shape, scores = pixels.shape, _attention(pixels)
+        left, top, right, bottom = self._box(shape, *self.size_after(*shape[:2]))
+        focus = {
+            "focus_x": _best(scores.sum(0), (right - left) / shape[1]),
+            "focus_y": _best(scores.sum(1), (bottom - top) / shape[0]),
+        }
+        lacking = {name: share for name, share in focus.items() if getattr(self, name) is None}
+        return self.model_copy(update=lacking | {"gravity": "center"})
 
     def _is_large(self, shape: Shape) -> bool:
         """Return whether source or result have more pixels than a single call should take."""
@@ -668,6 +743,37 @@ class Resize(Filter):
     def _asked(self, side: int | None) -> int | None:
         """Return a size that was asked for, in device pixels."""
         return None if side is None else round(side * self.dpr)
+
+
+LONGEST_COPY = 256
+"""Pixels of the longer side of the copy whose attention is measured."""
+
+
+def _attention(pixels: Pixels) -> NDArray[np.int64]:
+    """Return how much each pixel of a small copy draws attention, (h, w), by integers only.
+
+    Edges, strong colours and skin are added up, as in libvips' `attention` (smartcrop.c) and in
+    smartcrop.js: the absolute Laplacian of Y; the distance of Cb and Cr from grey beyond 64 levels;
+    and 64 for skin, whose Cb is 77…127 and Cr 133…173 (Chai and Ngan, 1999). Transparent pixels
+    count as grey.
+    """
+    small = Resize(width=LONGEST_COPY, height=LONGEST_COPY, enlarge=False).apply(pixels)
+    colours = Composite(background="808080").apply(small)
+    shown = Image.fromarray(colours[:, :, 0] if colours.shape[2] == 1 else colours)
+    ycc = np.asarray(shown.convert("YCbCr"))
+    cb, cr = ycc[:, :, 1].astype(np.int64), ycc[:, :, 2].astype(np.int64)
+    edges = np.abs(cv2.Laplacian(np.ascontiguousarray(ycc[:, :, 0]), cv2.CV_16S))
+    strong = np.maximum(np.abs(cb - 128) + np.abs(cr - 128) - 64, 0)
+    skin = (cb >= 77) & (cb <= 127) & (cr >= 133) & (cr <= 173)
+    return np.asarray(edges + strong + 64 * skin, np.int64)
+
+
+def _best(scores: NDArray[np.int64], share: float) -> float:
+    """Return the middle, from 0 to 1, of the window of this share with the largest sum."""
+    seen = max(1, round(share * len(scores)))
+    sums = np.convolve(scores, np.ones(seen, np.int64), "valid")
+    best = np.flatnonzero(sums == sums.max())
+    return float((best[len(best) // 2] + seen / 2) / len(scores))
 
 
 def _start(focus: float, side: int, seen: float) -> float:

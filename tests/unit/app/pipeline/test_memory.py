@@ -143,6 +143,7 @@ def encoding(format_: ImageFormat) -> int:
 
 INVERT, BLUR = {"name": "invert"}, {"name": "gaussian_blur", "sigma": 2}
 PNG, JPEG, AVIF = ImageFormat.PNG, ImageFormat.JPEG, ImageFormat.AVIF
+ODD = encode_memory((1999, 2999, 3), AVIF, Encoding())
 
 
 @pytest.mark.parametrize(
@@ -158,10 +159,13 @@ PNG, JPEG, AVIF = ImageFormat.PNG, ImageFormat.JPEG, ImageFormat.AVIF
         (BLUR, JPEG, seen("RGBA"), {"on_device": True}, 8_000_000),
         (BLUR, JPEG, seen(), {"on_device": True, "encoded": True}, encoding(JPEG)),
         ({"name": "resize", "width": 9000, "height": 9000}, JPEG, seen(memory=7), {}, 7),
+        ({"name": "trim"}, JPEG, seen(), {}, SMALL),
+        ({"name": "trim"}, AVIF, seen(height=2000, width=3000), {}, ODD),
     ],
     ids=[
         *("source_and_result", "decoding", "avif", "png", "png_of_shared_pixels", "alpha"),
         *("palette", "filtered_by_a_gpu", "decoded_by_a_gpu", "refused"),
+        *("measured", "perhaps_odd"),
     ],
 )
 def test_the_most_expensive_of_decoding_filtering_and_encoding_counts(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from PIL import Image, ImageOps
+from PIL import Image, ImageChops, ImageOps
 
 from models.domain.deadline import Deadline
 from models.domain.errors import DeadlineExceeded, InvalidParameter
@@ -184,6 +184,42 @@ def test_crop_is_a_slice(pixels: Pixels, data: st.DataObject) -> None:
 def test_a_crop_outside_the_image_is_an_error_that_says_so(parameters: dict[str, object]) -> None:
     with pytest.raises(InvalidParameter, match="an image of 20 × 10 pixels"):
         run("crop", image(10, 20, 3, 0), **parameters)
+
+
+@given(images(channels=(1, 3)), st.sampled_from([0, 100, 230, 254, 255]))
+def test_trim_keeps_pillow_s_box_of_the_difference(pixels: Pixels, threshold: int) -> None:
+    shown = pillow(pixels)
+    plain = Image.new(shown.mode, shown.size, shown.getpixel((0, 0)))
+    apart = ImageChops.difference(shown, plain).point(lambda level: 255 * (level > threshold))
+    expected = shown.crop(box) if (box := apart.getbbox()) else shown
+    assert same(run("trim", pixels, threshold=threshold), expected)
+
+
+@pytest.mark.parametrize("background", [None, "ff880000", "fff"])
+def test_trim_takes_transparent_pixels_of_any_colour_as_equal(background: str | None) -> None:
+    pixels = image(9, 9, 4, 0)
+    pixels[..., 3] = 0
+    pixels[2:5, 3:7, 3] = 40
+    kept = pixels if background == "fff" else pixels[2:5, 3:7]
+    assert np.array_equal(run("trim", pixels, background=background), kept)
+
+
+@pytest.mark.parametrize("subject", [None, (200, 30, 30), (190, 150, 130), image(20, 30, 3, 0)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_smart_centres_edges_colours_and_skin(subject: Pixels | None, turned: bool) -> None:
+    pixels, first = np.full((60, 240, 3), 150, np.uint8), 90 if subject is None else 145
+    if subject is not None:
+        pixels[20:40, 160:190] = subject
+    expected = pixels[:, first : first + 60]
+    if turned:
+        pixels, expected = (each.transpose(1, 0, 2) for each in (pixels, expected))
+    size = {"width": 60, "height": 60, "fit": "cover", "gravity": "smart"}
+    assert np.array_equal(run("resize", pixels, **size), expected)
+    hidden = np.dstack([pixels, np.zeros(pixels.shape[:2], np.uint8)])
+    found = parse_one("resize", size).measured(hidden)
+    assert found == parse_one(
+        "resize", size | {"gravity": "center", "focus_x": 0.5, "focus_y": 0.5}
+    )
 
 
 @given(

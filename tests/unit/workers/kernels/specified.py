@@ -30,6 +30,7 @@ def assert_equal(filters: Sequence[Filter], images: Sequence[Pixels]) -> None:
     Samples may differ by one level if the filter has a `device_tolerance`, in at most that share.
     """
     off = 0
+    filters = [each.measured(pixels) for each, pixels in zip(filters, images, strict=True)]
     groups: dict[Hashable, list[int]] = {}
     for index, filter_ in enumerate(filters):
         groups.setdefault(filter_.device_passes, []).append(index)
