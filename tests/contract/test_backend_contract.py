@@ -313,13 +313,9 @@ async def test_closing_finishes_what_was_accepted(rig: Rig) -> None:
     assert [number(each) for each in await asyncio.gather(*tasks)] == [PLUG, 1, 2]
 
 
-async def test_a_closed_backend_refuses_as_draining(rig: Rig) -> None:
+async def test_a_closed_backend_refuses_as_draining_and_may_be_closed_again(rig: Rig) -> None:
     await rig.backend.aclose()
     with pytest.raises(Draining):
         await rig.backend.run(fake_job())
     assert not rig.backend.load().alive
-
-
-async def test_closing_twice_is_closing_once(rig: Rig) -> None:
-    await rig.backend.aclose()
     await rig.backend.aclose()

@@ -39,17 +39,13 @@ class Addresses(HTMLParser):
                 (self.loaded if tag in LOADED else self.linked).add(value)
 
 
-def built(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "tools.site", str(folder / "site"), *options]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("documentation")
-    done = built(folder)
+    folder = tmp_path_factory.mktemp("documentation") / "site"
+    command = [sys.executable, "-m", "tools.site", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return folder / "site"
+    return folder
 
 
 def test_the_site_has_every_page(site: Path) -> None:

@@ -14,12 +14,7 @@ import pytest
 
 from app.fetch import pinned_network
 from app.fetch.fetcher import Fetcher, FetchLimits
-from app.fetch.pinned_network import (
-    PinnedBackend,
-    PinnedTransport,
-    SystemResolver,
-    asking,
-)
+from app.fetch.pinned_network import PinnedBackend, PinnedTransport, SystemResolver, asking
 from app.urls import Address
 from models.domain.deadline import NEVER
 from models.domain.errors import OriginFailed
