@@ -18,10 +18,7 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
-    GCCollector,
     Histogram,
-    PlatformCollector,
-    ProcessCollector,
     disable_created_metrics,
 )
 from prometheus_client.core import Metric
@@ -74,8 +71,6 @@ class Metrics:
         """The state of the server: it is collected on the event loop, whose objects it reads."""
         self.system: Sequence[Collector] = ()
         """Collectors of processes and GPUs, which read them on a thread."""
-        for collector in (ProcessCollector, PlatformCollector, GCCollector):
-            collector(registry=registry)
 
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"darkroom_{name}", text, labels, registry=registry)
