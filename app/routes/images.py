@@ -85,14 +85,8 @@ from models.version import VERSION
 from workers.filters.base import SPEC_VERSION
 from workers.operations import Classify
 
-CheckParts = Callable[[int], None]
-"""Raise TooLarge if the images of a request may not have this number of parts each."""
-
-WantedOf = Callable[[Mapping[str, Any], Accept, Service, CheckParts], Wanted]
-"""Map the options of a request and its Accept header to the work that is wanted of a service.
-
-With several parts of an image, the last argument is called before any work on them.
-"""
+WantedOf = Callable[[Mapping[str, Any], Accept, Service], Wanted]
+"""Map the options of a request and its Accept header to the work that is wanted of a service."""
 
 FormOf = Callable[[Accept, bool], str]
 """Map the Accept header, and whether there is a single image, to the form of the response."""
@@ -120,9 +114,7 @@ async def classify(request: Request) -> Response:
     )
 
 
-def classify_wanted(
-    given: Mapping[str, Any], _accept: Accept, service: Service, _check: CheckParts
-) -> Classify:
+def classify_wanted(given: Mapping[str, Any], _accept: Accept, service: Service) -> Classify:
     """Return the output of a network that is asked for; raises WeightsMissing without a model."""
     wanted = classification(read(ClassifyOptions, given), service.computing())
     if isinstance(wanted, WeightsMissing):
@@ -142,9 +134,7 @@ async def filter_images(request: Request) -> Response:
     return await handle(request, filter_wanted, _form_of_filtered)
 
 
-def filter_wanted(
-    given: Mapping[str, Any], accept: Accept, service: Service, _check: CheckParts
-) -> Version:
+def filter_wanted(given: Mapping[str, Any], accept: Accept, service: Service) -> Version:
     """Return the filters and the output that the options and Accept ask for."""
     options, asked = read_with_encoding(FilterOptions, service.presets.expanded(given))
     return version_of(chain_of(options), asked, output_format(accept, strict=True))
@@ -170,9 +160,7 @@ async def info(request: Request) -> Response:
     )
 
 
-def _info_wanted(
-    given: Mapping[str, Any], _accept: Accept, _service: Service, _check: CheckParts
-) -> Describe:
+def _info_wanted(given: Mapping[str, Any], _accept: Accept, _service: Service) -> Describe:
     options = read(InfoOptions, given)
     return Describe(options.colour, options.appearance)
 
@@ -192,17 +180,13 @@ async def process(request: Request) -> Response:
     return await handle(request, process_wanted, _one_of((JSON, *STREAMS), "/process answers"))
 
 
-def process_wanted(
-    given: Mapping[str, Any], accept: Accept, service: Service, check: CheckParts
-) -> Parts:
-    """Return the parts that the options ask for; raises InvalidParameter, and what `check` raises
-    for their number.
+def process_wanted(given: Mapping[str, Any], accept: Accept, service: Service) -> Parts:
+    """Return the parts that the options ask for; raises InvalidParameter.
 
     Without weights only the labels fail, unless nothing else is wanted.
     """
     options, encoding = read_with_encoding(ProcessOptions, given)
     listed = listed_versions(options.versions)
-    check(options.labels + len(listed))
     labels = classification(options, service.computing()) if options.labels else None
     wanted = Parts(labels, versions_of(listed, encoding, accept, service.presets.expanded))
     if not wanted.n_parts:
@@ -231,14 +215,14 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     if service.pipeline.spans is not None:
         service.pipeline.spans.stages(timings)
     n_items = len(items)
-    check = partial(_check_parts, n_items, settings.max_images_per_request)
-    decide = partial(wanted_of, options, accept, service, check)
+    decide = partial(wanted_of, options, accept, service)
     if are_long(options):
         wanted = await before(permit.deadline, in_parsing_thread(decide))
     else:
         wanted = decide()
     asked = ImageRequest(items, wanted)
     if asked.count > n_items:
+        _check_parts(n_items, asked.count, settings)
         permit.grow(asked.count - n_items, 0)  # each part counts as an image
     permit.expect(n_items)
     form = form_of(accept, n_items == 1)
@@ -264,11 +248,11 @@ async def _stream(request: Request, wanted_of: WantedOf, accept: Accept) -> Resp
     settings = service.settings
     form = _negotiated(accept, JSON_LINES, "a stream is answered as")
     options = options_of(request, [])
-    most = settings.max_images_per_request
-    check = partial(_check_parts, 1, most)
-    decide = partial(wanted_of, options, accept, service, check)
+    decide = partial(wanted_of, options, accept, service)
     wanted = await in_parsing_thread(decide) if are_long(options) else decide()
     parts = images_of_each(wanted)
+    _check_parts(1, parts, settings)
+    most = settings.max_images_per_request
     window = request.scope[STREAM] = StreamWindow(most // parts)  # each part counts as an image
     client, seconds = client_name(service, request.scope), seconds_of(request.scope, settings)
     permits = StreamPermits(service.admission, client, seconds, parts, lane_of(request.scope))
@@ -335,12 +319,11 @@ def _negotiated(accept: Accept, offers: tuple[str, ...], refusal: str) -> str:
     return chosen
 
 
-def _check_parts(n_items: int, most: int, parts: int) -> None:
-    """Raise TooLarge if a request may not have `n_items` images of this number of parts."""
-    count = n_items * parts
-    if count > most:
+def _check_parts(n_items: int, count: int, settings: Settings) -> None:
+    """Raise TooLarge if a request may not have `n_items` images that count as this many."""
+    if count > (most := settings.max_images_per_request):
         raise TooLarge(
-            f"{n_items} images with {parts} labels or versions each count as {count}; "
+            f"{n_items} images with {count // n_items} labels or versions each count as {count}; "
             f"one request takes {most} (DARKROOM_MAX_IMAGES_PER_REQUEST), send several"
         )
 

@@ -67,14 +67,10 @@ def work_of(service: Service) -> "WorkOf":
 
 def _wanted(operation: str, given: Mapping[str, Any], service: Service) -> Wanted:
     if operation in OPERATIONS:
-        return OPERATIONS[operation](given, EVERYTHING, service, _any_number)
+        return OPERATIONS[operation](given, EVERYTHING, service)
     more = f"not {operation[:60]!r}" if operation else "for example ?operation=classify"
     text = f"one of {', '.join(OPERATIONS)} is needed, {more}"
     raise InvalidParameter(f"operation: {text}", [FieldError("operation", text, operation[:60])])
-
-
-def _any_number(_parts: int) -> None:
-    """Accept any number of parts: a job has a single image at a time in each of its places."""
 
 
 PARQUET = "application/vnd.apache.parquet"

@@ -1,24 +1,23 @@
-"""Options that are read on a thread, and parts that are too many."""
+"""Images that count as too many, because each has several parts."""
 
-from typing import cast
+import json
 
+import httpx
 import pytest
 
-from app.http.negotiation import EVERYTHING
-from app.routes.images import process_wanted
-from app.service import Service
-from models.domain.errors import TooLarge
+from models.settings import Settings
+from tests.in_process import served
+from tests.pictures import jpeg
 
 
-@pytest.mark.parametrize(("labels", "parts"), [("true", 65), ("false", 64)])
-def test_too_many_parts_are_refused_before_any_filter_is_looked_at(labels: str, parts: int) -> None:
-    counted: list[int] = []
-
-    def refuse(parts: int) -> None:
-        counted.append(parts)
-        raise TooLarge("too many")
-
-    given = {"versions": [{"ops": [{"name": "there is no such filter"}]}] * 64, "labels": labels}
-    with pytest.raises(TooLarge):
-        process_wanted(given, EVERYTHING, cast(Service, None), refuse)
-    assert counted == [parts]
+@pytest.mark.parametrize("more", [0, 1])
+async def test_each_part_of_an_image_counts_as_an_image(more: int) -> None:
+    parts = Settings().max_images_per_request // 2 + more
+    versions = json.dumps([{"ops": [{"name": "invert"}]}] * (parts - 1))
+    async with served() as app:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            files = [("files", ("a.jpg", jpeg()))] * 2
+            reply = await client.post("/process", files=files, data={"versions": versions})
+    assert reply.status_code == (413 if more else 200)
+    assert ("labels or versions each count as" in reply.text) is bool(more)
