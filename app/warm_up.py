@@ -11,7 +11,6 @@ import time
 import httpx
 import numpy as np
 from fastapi import FastAPI
-from starlette.types import Receive, Scope, Send
 
 from app.service import Service
 from models.codec import Encoding, ImageFormat, encode
@@ -48,10 +47,7 @@ async def warm_up(app: FastAPI) -> list[int]:
     statuses: list[int] = []
     gpu = service.backend.load().on_gpu
 
-    async def rated(scope: Scope, receive: Receive, send: Send) -> None:
-        await app({**scope, "rated": True}, receive, send)  # no rate of a client is charged
-
-    transport = httpx.ASGITransport(rated, client=("127.0.0.1", 0))
+    transport = httpx.ASGITransport(app, client=("127.0.0.1", 0))
     client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
 
     async def send(asked: Asked, images: int) -> None:

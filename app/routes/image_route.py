@@ -44,9 +44,7 @@ class ImageRoute(APIRoute):
             if n_bytes > most and not stream:
                 raise too_large(n_bytes, most)
             deadline = deadline_of(scope, service.settings)
-            rated = scope.get("rated", False)
-            lane = lane_of(scope)
-            entered = service.admission.enter(client, deadline, lane, rated=rated)
+            entered = service.admission.enter(client, deadline, lane_of(scope))
             with departure_of(scope), entered as permit:
                 scope["permit"] = permit
                 if not stream:

@@ -8,6 +8,7 @@ from prometheus_client import generate_latest
 
 from app import warm_up
 from app.admission.clients import ApiKeys
+from app.admission.counters import Rate
 from app.service import Service
 from tests.fakes import FakeEngine
 from tests.in_process import answer, served
@@ -28,6 +29,7 @@ def test_every_request_of_the_warm_up_is_answered_and_none_is_counted(
         async with served(engine) as app:
             service: Service = app.state.service
             keys = service.keys = ApiKeys(tmp_path / "keys")
+            service.admission.rate = Rate(1, 1)
             assert set(await warm_up.warm_up(app)) == {200}
             assert service.keys is keys
             await asyncio.sleep(0.05)  # until observations would be written
