@@ -114,8 +114,8 @@ class EncodedFiles:
         self._in_memory = in_memory
         self._clock = clock
         self._kept = WeakValueDictionary[int, EncodedFile]()
-        self.total = self.memory = 0
-        """Number of bytes of all files, and of the files in memory."""
+        self.memory = 0
+        """Number of bytes of the files in memory."""
 
     async def keep(self, data: bytes) -> EncodedFile:
         """Return the bytes as a file; it is forgotten here when nothing refers to it any more.
@@ -138,7 +138,6 @@ class EncodedFiles:
         file = EncodedFile(data, self)
         self.was_read(file)
         self._counters.add(Total.UNREAD, file.size)
-        self.total += file.size
         self.memory += file.size
         return file
 
@@ -152,7 +151,6 @@ class EncodedFiles:
         """Count the bytes of a file no more, before they are let go of."""
         self._kept.pop(id(file), None)
         self._counters.add(Total.UNREAD, -file.size)
-        self.total -= file.size
         if file.in_memory:
             self.memory -= file.size
 
