@@ -8,7 +8,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -113,13 +113,18 @@ class Pipeline:
     def answers(self, request: ImageRequest, permit: Permit) -> AsyncGenerator[Answer, None]:
         """Yield the answer of each image as it finishes; see `run`."""
         work = partial(self.answer, wanted=request.wanted, permit=permit)
-        return run(work, request.items)
+
+        async def items() -> AsyncGenerator[Item, None]:
+            for item in request.items:
+                yield item
+
+        return run(work, items(), StreamWindow(len(request.items)))
 
     def stream(
         self, items: AsyncGenerator[Admitted, None], wanted: Wanted, window: StreamWindow
     ) -> AsyncGenerator[Answer, None]:
-        """Yield the answer of each image of a stream as it finishes; see `run_window`."""
-        return run_window(partial(self._admitted, wanted), items, window, Admitted.release)
+        """Yield the answer of each image of a stream as it finishes; see `run`."""
+        return run(partial(self._admitted, wanted), items, window, Admitted.release)
 
     async def _admitted(self, wanted: Wanted, each: Admitted) -> Answer:
         if each.permit is not None:
@@ -450,33 +455,17 @@ def check_finite(found: Labels | Vector) -> Labels | Vector:
 
 
 async def run(
-    work: Callable[[ItemT], Coroutine[Any, Any, T]], items: Sequence[ItemT]
-) -> AsyncGenerator[T, None]:
-    """Run the images of one request side by side; yield what `work` returns as it finishes.
-
-    The caller iterates, so nothing starts before the first result is asked for. However the
-    iteration ends, all work of the request has ended too when the generator is closed.
-    """
-    tasks = _Tasks()
-    for item in items:
-        tasks.start(work(item))
-    try:
-        for _ in items:
-            yield (await tasks.next()).result()
-    finally:
-        await tasks.cancel()
-
-
-async def run_window(
     work: Callable[[ItemT], Coroutine[Any, Any, T]],
     items: AsyncGenerator[ItemT, None],
     window: StreamWindow,
-    ended: Callable[[ItemT], None],
+    ended: Callable[[ItemT], None] = lambda _item: None,
 ) -> AsyncGenerator[T, None]:
-    """Yield what `work` returns for each item of a stream, as many at a time as the window has.
+    """Yield what `work` returns for each item as it finishes, as many at a time as the window has.
 
-    The next item is asked for when there is room for it; an item has its room until the caller asks
-    for the result after its own. `ended` is called for each item, also if its work never began.
+    The caller iterates, so nothing starts before the first result is asked for. However the
+    iteration ends, all work has ended too when the generator is closed. The next item is asked for
+    when there is room for it; an item has its room until the caller asks for the result after its
+    own. `ended` is called for each item, also if its work never began.
     """
     tasks = _Tasks()
 

@@ -28,7 +28,7 @@ from app.intake.wanted import (
     work_on,
 )
 from app.pipeline.outcomes import Answer
-from app.pipeline.pipeline import Pipeline, run, run_window, timeout_of
+from app.pipeline.pipeline import Pipeline, run, timeout_of
 from models.codec import Encoding, ImageFormat
 from models.domain.alarms import alarms
 from models.domain.deadline import Deadline
@@ -133,7 +133,7 @@ class Works:
 async def test_answers_that_are_asked_for_come_in_the_order_in_which_they_finish() -> None:
     works, found = Works("a", "b", "c"), []
     works.gates["b"].set()
-    async with aclosing(run(works, ["a", "b", "c"])) as answers:
+    async with aclosing(run(works, Stream("a", "b", "c").items(), StreamWindow(3))) as answers:
         await asyncio.sleep(0)
         assert works.started == []
         async for answer in answers:
@@ -144,7 +144,7 @@ async def test_answers_that_are_asked_for_come_in_the_order_in_which_they_finish
 
 async def test_all_work_has_ended_when_the_request_has() -> None:
     works = Works(*(names := ["a", "b", "c"]))
-    answers = run(works, names)
+    answers = run(works, Stream(*names).items(), StreamWindow(3))
     waiting = asyncio.ensure_future(anext(answers))
     await works.all_started.wait()
     waiting.cancel()
@@ -153,7 +153,7 @@ async def test_all_work_has_ended_when_the_request_has() -> None:
     assert sorted(works.ended) == names
     works = Works(*names)
     works.gates["a"].set()
-    answers = run(works, names)
+    answers = run(works, Stream(*names).items(), StreamWindow(3))
     assert await anext(answers) == "a"
     await answers.aclose()
     assert sorted(works.ended) == names
@@ -204,7 +204,7 @@ class Stream:
 async def test_a_stream_is_read_when_its_window_has_room_and_its_answers_are_taken() -> None:
     works, stream, ended = Works("a", "b", "c", "d"), Stream("a", "b", "c", "d"), list[str]()
     window = StreamWindow(2)
-    async with aclosing(run_window(works, stream.items(), window, ended.append)) as answers:
+    async with aclosing(run(works, stream.items(), window, ended.append)) as answers:
         works.gates["b"].set()
         assert await anext(answers) == "b"
         assert (stream.read, window.in_flight) == (["a", "b"], 2)
@@ -222,7 +222,7 @@ async def test_a_stream_is_read_when_its_window_has_room_and_its_answers_are_tak
 async def test_a_stream_whose_client_leaves_is_cancelled_with_all_its_work() -> None:
     works, stream, ended = Works("a", "b"), Stream("a", "b", "c"), list[str]()
     window, before = StreamWindow(2), asyncio.all_tasks()
-    answers = run_window(works, stream.items(), window, ended.append)
+    answers = run(works, stream.items(), window, ended.append)
     asking = asyncio.ensure_future(anext(answers))
     await works.all_started.wait()
     tasks = weakref.WeakSet(asyncio.all_tasks() - before)
@@ -246,7 +246,7 @@ async def test_an_item_whose_work_never_began_has_ended_too() -> None:
         asking.cancel()  # so the answers end before the work on the item has its first turn
         yield "a"
 
-    answers = run_window(works, items(), StreamWindow(1), ended.append)
+    answers = run(works, items(), StreamWindow(1), ended.append)
     asking = asyncio.ensure_future(anext(answers))
     await asyncio.gather(asking, return_exceptions=True)
     await asyncio.sleep(0)

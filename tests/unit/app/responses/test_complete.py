@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from app.http.negotiation import IMAGE, JSON, MULTIPART, STREAMS
-from app.http.request import Departure
+from app.http.request import Departure, StreamWindow
 from app.intake.item import Item
 from app.intake.spool import Blob
 from app.pipeline.encoded_files import EncodedFile, EncodedFiles
@@ -45,7 +45,7 @@ async def never() -> Message:
 @pytest.mark.parametrize("form", STREAMS)
 async def test_a_large_image_leaves_a_stream_in_pieces_and_others_get_their_turn(form: str) -> None:
     async def sizes() -> list[int]:
-        reply = streamed(run(answered, [0]), form, rendering())
+        reply = streamed(run(answered, numbers(1), StreamWindow(1)), form, rendering())
         return [len(piece) async for piece in reply.pieces]
 
     turns = 0
@@ -64,6 +64,11 @@ async def test_a_large_image_leaves_a_stream_in_pieces_and_others_get_their_turn
     assert turns >= 3 or form == MULTIPART
 
 
+async def numbers(n: int) -> AsyncGenerator[int, None]:
+    for number in range(n):
+        yield number
+
+
 @pytest.mark.parametrize("form", [*STREAMS, IMAGE, JSON])
 def test_an_answer_on_disk_is_the_same(form: str) -> None:
     async def scenario(in_memory: int) -> tuple[bytes, bool]:
@@ -76,7 +81,7 @@ def test_an_answer_on_disk_is_the_same(form: str) -> None:
         if form in (IMAGE, JSON):
             reply = await whole_reply([await work(0)], form, rendering())
         else:
-            reply = streamed(run(work, [0]), form, rendering())
+            reply = streamed(run(work, numbers(1), StreamWindow(1)), form, rendering())
         assert isinstance(reply, StreamedBody)
         return b"".join([bytes(piece) async for piece in reply.pieces]), image.file.in_memory
 
@@ -105,7 +110,7 @@ async def test_the_work_has_ended_when_the_client_stops_to_take_pieces() -> None
         if message["type"] == "http.response.body":
             raise ConnectionError
 
-    reply = streamed(run(work, [0, 1]), MULTIPART, rendering())
+    reply = streamed(run(work, numbers(2), StreamWindow(2)), MULTIPART, rendering())
     with pytest.raises(ConnectionError):
         await reply({"type": "http"}, never, send)
     assert ended.is_set()
