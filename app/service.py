@@ -13,6 +13,7 @@ from app.admission import Admission
 from app.admission.clients import ApiKeys
 from app.decoders import DecoderPool
 from app.fetch.fetcher import Fetcher
+from app.http.problems import LONGEST_NAME
 from app.intake.presets import Presets
 from app.pipeline.pipeline import Pipeline
 from app.telemetry.canary import Canary
@@ -25,9 +26,6 @@ from models.settings import Settings
 
 if TYPE_CHECKING:  # it imports SQLAlchemy, which only servers with jobs need
     from app.jobs.jobs import Jobs
-
-LONGEST_NAME = 60
-"""Characters of a name that a client gave which an error message repeats."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from app.intake.inference import ANY_VERSION, HEADER, LONGEST_NAME, PREFIX
+from app.http.problems import LONGEST_NAME
+from app.intake.inference import ANY_VERSION, HEADER, PREFIX
 from app.intake.item import check_count
 from models.domain.errors import MalformedRequest, NotFound
 from models.settings import Settings

@@ -51,6 +51,9 @@ MOST_ERRORS = 20
 LONGEST_GIVEN = 200
 """Largest number of characters of a given value, of a path and of an instance."""
 
+LONGEST_NAME = 60
+"""Characters of a name that a client gave which a message repeats."""
+
 LONGEST_MESSAGE = 1000
 """Largest number of characters of a message."""
 

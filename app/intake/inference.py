@@ -22,6 +22,7 @@ import numpy as np
 from fastapi import Request
 
 from app.admission import Permit
+from app.http.problems import LONGEST_NAME
 from app.intake.body import spooled
 from app.intake.item import Item, check_count
 from app.intake.json_items import (
@@ -59,9 +60,6 @@ VERSION_DIGITS = 12
 
 ANY_VERSION = "1"
 """The version by which a client names whatever weights are served."""
-
-LONGEST_NAME = 60
-"""Characters of a client's name that an error repeats."""
 
 SIZE = "binary_data_size"
 """The parameter with the bytes of a tensor behind the JSON."""

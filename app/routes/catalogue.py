@@ -9,6 +9,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
+from app.http.problems import LONGEST_NAME
 from app.intake.presets import Presets
 from app.responses.thumbnails import thumbnail
 from app.routes.openapi import NOT_FOUND, Responses
@@ -28,7 +29,6 @@ router = APIRouter(tags=["catalogue"])
 
 _PNG = "image/png"
 _JSON = "application/json"
-_LONGEST_NAME = 60
 
 _PICTURE: Responses = {200: {"content": {_PNG: {"schema": {"type": "string", "format": "binary"}}}}}
 
@@ -114,4 +114,4 @@ def _body(content: BaseModel, *, exclude_none: bool = False) -> bytes:
 
 def _check(name: str) -> None:
     if name not in FILTERS:
-        raise HTTPException(404, f"no filter {name[:_LONGEST_NAME]!r}; GET /filters lists them all")
+        raise HTTPException(404, f"no filter {name[:LONGEST_NAME]!r}; GET /filters lists them all")

@@ -16,7 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.http.problems import ERROR, EVERY_ANSWER, answer, answer_to
+from app.http.problems import ERROR, EVERY_ANSWER, LONGEST_GIVEN, answer, answer_to
 from app.http.request import DEPARTURE, header
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import HEALTH, QUIET
@@ -64,9 +64,6 @@ _EXPOSED = (
 
 _OWN = ("same-origin", "none")
 """Values of Sec-Fetch-Site of requests by a page of this server, or by a person at the browser."""
-
-_SHOWN = 200
-"""Characters of a header that a message repeats."""
 
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 _TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -235,8 +232,9 @@ class ForeignPages:
             name = (before if colon and not host.endswith("]") else host).strip("[]").lower()
             if name not in self._hosts and not is_loopback(name):
                 return ForeignHost(
-                    f"the Host header names {name[:_SHOWN]!r}, which is no name of this server; "
-                    "use localhost, or let the operator add the name to DARKROOM_ALLOWED_HOSTS"
+                    f"the Host header names {name[:LONGEST_GIVEN]!r}, which is no name of this "
+                    "server; use localhost, or let the operator add the name to "
+                    "DARKROOM_ALLOWED_HOSTS"
                 )
         if scope["method"] in _SAFE or "*" in self._origins:
             return None
@@ -246,8 +244,9 @@ class ForeignPages:
         if site is None and (origin is None or _is_own(origin, host)):
             return None
         return ForeignOrigin(
-            f"the request comes from a page of {(origin or 'another site')[:_SHOWN]}, which may "
-            "not use this server; let the operator add its origin to DARKROOM_CORS_ORIGINS"
+            f"the request comes from a page of {(origin or 'another site')[:LONGEST_GIVEN]}, "
+            "which may not use this server; let the operator add its origin to "
+            "DARKROOM_CORS_ORIGINS"
         )
 
 
@@ -279,5 +278,5 @@ class MetricsOnly:
         if scope["path"] == "/metrics":
             await self._app({**scope, METRICS_PORT: True}, receive, send)
             return
-        error = NotFound(f"there is no {scope['path'][:_SHOWN]} on this port; GET /metrics")
+        error = NotFound(f"there is no {scope['path'][:LONGEST_GIVEN]} on this port; GET /metrics")
         await answer(error, scope)(scope, receive, send)
