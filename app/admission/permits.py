@@ -28,9 +28,6 @@ CONTENDED = 2.0
 """Seconds after several clients had images in which one that holds more than half leaves places
 and cores to others."""
 
-AHEAD = 1 << 20
-"""Bytes that a body is counted with at most before they come, so that it takes few steps."""
-
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds after which a stream asks again, at the earliest and at the latest."""
 
@@ -90,41 +87,34 @@ class Permit:
         self.in_background = lane is Lane.BACKGROUND
         self._most_urgent = self.lane = lane
         """The lane in which the last image of the request that got a turn is computed."""
-        self._size = self._arriving = self._images = self._bytes = 0
+        self._arriving = self._images = self._bytes = 0
         self._ended = False
 
     def arrives(self, n_bytes: int) -> None:
         """Count bytes of the body that have arrived; raises Overloaded and TooLarge.
 
-        A body is counted with at most twice the bytes that have come, whatever was announced. A
-        body that is alone may take everything.
+        A body that is alone may take everything.
         """
-        size, limit = self._size + n_bytes, self._admission.limits.arriving
-        if size <= self._arriving:
-            self._size = size
-            return
+        size, limit = self._arriving + n_bytes, self._admission.limits.arriving
         if size > limit:
             raise TooLarge(
                 f"a body of {size} bytes never fits: the server takes in {limit} at a time, half "
                 "of DARKROOM_MAX_BYTES_IN_FLIGHT"
             )
-        more = min(limit, size + min(size, AHEAD)) - self._arriving
-        self._count_arriving(more)
+        self._count_arriving(n_bytes)
         own, total = self._held(ByKey.ARRIVING, Total.ARRIVING)
-        if total > limit or (total > self._arriving and not within_share(own, total, limit)):
-            self._count_arriving(-more)
+        if total > limit or (total > size and not within_share(own, total, limit)):
+            self._count_arriving(-n_bytes)
             raise self._overloaded(
-                f"{total - more} bytes of requests are arriving, {own - more} of them yours; "
+                f"{total - n_bytes} bytes of requests are arriving, {own - n_bytes} of them yours; "
                 f"the limit is {limit}",
                 "arriving_bytes" if total > limit else "client_share",
             )
-        self._size = size
 
     def complete(self, n_bytes: int, images: int = 1) -> None:
         """Admit `images` of `n_bytes` bytes, whose body has arrived; raises as `grow` does."""
         self.grow(images, n_bytes)
         self._count_arriving(-self._arriving)
-        self._size = 0
 
     def grow(self, n_images: int, n_bytes: int) -> None:
         """Hold more images, which were found in the body, or more bytes, which were downloaded.
