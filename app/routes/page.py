@@ -18,7 +18,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
-from app.http.negotiation import matches
+from app.http.negotiation import names
 
 FOLDER = Path(__file__).parents[1] / "page" / "static"
 
@@ -63,7 +63,7 @@ async def page(request: Request) -> Response:
     """Show the page where images are labelled and filtered, and the reference."""
     etag, body = _completed(request.app)
     headers = _HEADERS | {"ETag": etag}
-    if matches(request.headers.get("if-none-match"), etag):
+    if names(request.headers.get("if-none-match", ""), etag):
         return Response(status_code=304, headers=headers)
     return Response(body, headers=headers, media_type="text/html")
 
