@@ -90,8 +90,8 @@ class RequestLayer:
     """The whole application: every request gets its id, its metric and its log line.
 
     An error of the request becomes its answer here. A request that a page of another origin lets a
-    browser send is refused. The server calls this layer without `app`, which makes spans and else
-    adds only itself to a scope.
+    browser send is refused. The server calls this layer in place of `app`, whose own calls only
+    traces need.
     """
 
     def __init__(self, app: FastAPI, routed: ASGIApp, settings: Settings, metrics: Metrics) -> None:
