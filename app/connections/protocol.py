@@ -293,6 +293,26 @@ class ConnectionTable:
         return None
 
 
+class JoinedHead:
+    """A transport that writes the head of an answer together with the first piece of its body.
+
+    uvicorn writes them apart: two system calls and two packets, which wake the client twice.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head: bytes | None = None
+        self.is_closing, self.close = transport.is_closing, transport.close
+
+    def write(self, data: bytes) -> None:
+        """Keep the head, or write it with `data`; what follows goes to the transport."""
+        if self._head is None:
+            self._head = data
+        else:
+            self._transport.writelines((self._head, data))
+            self.write = self._transport.write  # type: ignore[method-assign]
+
+
 class Cycle(RequestResponseCycle):
     """A request and its answer; `length` is the Content-Length of the body, None in chunks.
 
@@ -385,7 +405,11 @@ class Cycle(RequestResponseCycle):
         if self._http_10:
             self.chunked_encoding = False
             self.expected_content_length = len(cast(Any, message).get("body", b""))
+        if not started:
+            joined = self.transport = cast(asyncio.Transport, JoinedHead(self.transport))
         await super().send(message)
+        if not started and (self.chunked_encoding is not False or self.scope["method"] == "HEAD"):
+            joined.write(b"")  # the body may come later, or not at all
         if self.lingers and not started:  # the protocol closes the connection, the cycle must not
             self.keep_alive = True
 

@@ -65,6 +65,26 @@ class Waiting:
         await send({"type": "http.response.body", "body": b"late"})
 
 
+@pytest.mark.parametrize(
+    ("method", "length", "at_once"),
+    [("GET", b"4", False), ("HEAD", b"4", True), ("GET", None, True)],
+)
+async def test_only_the_head_of_a_body_that_follows_whole_waits_for_it(
+    method: str, length: bytes | None, at_once: bool
+) -> None:
+    before = list[int]()
+
+    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+        headers = [] if length is None else [(b"content-length", length)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        before.append(len(line.transport.written))
+        await send({"type": "http.response.body", "body": b"body"})
+
+    line = connected(app)
+    assert status(await line.send(method.encode() + GET[3:])) == 200
+    assert bool(before[0]) is at_once
+
+
 async def test_headers_that_trickle_are_408_whatever_comes_meanwhile() -> None:
     line = connected(header_timeout=10.0)
     await line.send(b"GET / HTTP/1.1\r\nHost: x\r\n")
