@@ -17,7 +17,7 @@ enum Operator { SOBEL, SCHARR, PREWITT, LAPLACIAN };
 
 constexpr int EDGES_WIDTH = 128, EDGES_HEIGHT = 64, EDGES_WORDS = EDGES_WIDTH / 4 + 2,
               EDGES_ROWS = 8;
-constexpr int MOST_TONES = 5771;
+constexpr int MOST_TONES = 5771, MOST_SHORT = 2000;
 
 // Stage the lumas of a tile, with one more row on top and bottom and four more pixels on either
 // side.
@@ -63,8 +63,8 @@ struct Lumas {
 };
 
 // Gradient along both axes: differences of neighbours, smoothed across by the weights SIDE, MIDDLE
-// and SIDE.
-template <int SIDE, int MIDDLE> struct Slope {
+// and SIDE. LONG: lengths above MOST_SHORT have tones of their own.
+template <int SIDE, int MIDDLE, bool LONG = false> struct Slope {
     // Larger than any difference, so that halves stay positive.
     static constexpr u32 MORE = SIDE == 1 ? 1024 : 4096;
     float x, y, last;  // x and y are 1 if that direction counts, else 0
@@ -89,16 +89,16 @@ template <int SIDE, int MIDDLE> struct Slope {
     }
 
     // Return rint(sqrt(dx² + dy²)), at most `last`. The root is never half-way between integers,
-    // because no square of an integer and a half is an integer. Roots up to 4096 come out within
-    // 0.51 units of the last place, by one step of Newton's method after 22 bits. Larger ones are
-    // at most one off after rounding, and the remainder of the square shows which way; it is exact,
-    // because no sum on the way needs more than 24 bits.
+    // because no square of an integer and a half is an integer. Roots come out within 0.51 units of
+    // the last place, by one step of Newton's method after 22 bits; up to MOST_SHORT no half is that
+    // near. Larger ones are at most one off after rounding, and the remainder of the square shows
+    // which way; it is exact, because no sum on the way needs more than 24 bits.
     __device__ __forceinline__ u32 length(u32 dx, u32 dy, u32 which) const
     {
         float across = half(dx, which, x), down = half(dy, which, y);
         float square = __fmaf_rn(across, across, __fmul_rn(down, down));
         float inverse = rsqrtf(fmaxf(square, 0.5f)), root = __fmul_rn(square, inverse);
-        if constexpr (SIDE == 1) {
+        if constexpr (!LONG) {
             root = __fmaf_rn(__fmaf_rn(-root, root, square), __fmul_rn(0.5f, inverse), root);
         } else {
             root = __fsub_rn(__fadd_rn(root, 8388608.0f), 8388608.0f);
@@ -218,6 +218,8 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     const u8* tones = (const u8*)table;
     u32 made[EDGES_ROWS];
     if (of.by == SOBEL) edges_down(Slope<1, 2>(of), words, tones, made);
+    else if (of.by == SCHARR && of.last > MOST_SHORT)
+        edges_down(Slope<3, 10, true>(of), words, tones, made);
     else if (of.by == SCHARR) edges_down(Slope<3, 10>(of), words, tones, made);
     else if (of.by == PREWITT) edges_down(Slope<1, 1>(of), words, tones, made);
     else edges_down(Laplacian(of), words, tones, made);

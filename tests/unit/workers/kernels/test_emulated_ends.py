@@ -173,8 +173,8 @@ CASES: list[tuple[str, Callable[[], Images], Iterable[Chosen]]] = [
     ),
     ("convolve", drawn((37, 300, 3), (70, 272, 4), (20, 33, 1), (3, 2, 4), (1, 1, 3)), kernels()),
     *(
-        (name, lambda: contrasts()[:1], [{"scale": 255 / longest}])
-        for name, longest in (("sobel", 1442), ("scharr", 5770), ("prewitt", 1082))
+        (name, lambda: contrasts()[:1], [{"scale": 255 / white}])
+        for name, white in (("sobel", 1442), ("scharr", 5770), ("scharr", 2000), ("prewitt", 1082))
     ),
     (
         "motion_blur",
