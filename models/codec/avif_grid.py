@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from models.codec.containers import boxes
 from models.domain.image import Pixels
 
 _HEADER = 8
@@ -32,15 +33,6 @@ def box(kind: bytes, content: bytes) -> bytes:
 def full_box(kind: bytes, content: bytes, version: int = 0, flags: int = 0) -> bytes:
     """Return a box whose content begins with a version and flags."""
     return box(kind, number(version, 1) + number(flags, 3) + content)
-
-
-def boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield kind and bytes, header included, of each box of a file that was written here."""
-    at = 0
-    while at < len(data):
-        size = int.from_bytes(data[at : at + 4], "big")
-        yield data[at + 4 : at + _HEADER], data[at : at + size]
-        at += size
 
 
 WHOLE = 4 << 20
@@ -213,11 +205,10 @@ class _File:
 def _parts(cell: bytes) -> "tuple[dict[str, Any], bytes]":
     """Return the boxes of a cell's file that a grid repeats, by their names, and its only item."""
     outer = dict(boxes(cell))
-    meta = dict(boxes(outer[b"meta"][12:]))
-    found = dict(boxes(dict(boxes(meta[b"iprp"][8:]))[b"ipco"][8:]))
-    named = {"ftyp": outer[b"ftyp"], "hdlr": meta[b"hdlr"]}
-    named |= {name: found[name.encode()] for name in ("ispe", "pixi", "av1C", "colr")}
-    return named, outer[b"mdat"][8:]
+    meta = dict(boxes(outer[b"meta"][4:]))
+    found = outer | meta | dict(boxes(dict(boxes(meta[b"iprp"]))[b"ipco"]))
+    kinds = (b"ftyp", b"hdlr", b"ispe", b"pixi", b"av1C", b"colr")
+    return {kind.decode(): box(kind, found[kind]) for kind in kinds}, outer[b"mdat"]
 
 
 def _even(side: float) -> int:

@@ -145,7 +145,7 @@ def _properties(data: bytes) -> list[Property]:
     primary = _content(meta, b"pitm")
     item = int.from_bytes(primary[4:6] if primary[0] == 0 else primary[4:8], "big")
     everything = _content(meta, b"iprp")
-    known = list(_boxes(_content(everything, b"ipco")))
+    known = list(boxes(_content(everything, b"ipco")))
     association = _content(everything, b"ipma")
     wide_items, wide_indexes = association[0] > 0, association[3] & 1
     (entries,), at = struct.unpack_from(">I", association, 4), 8
@@ -163,10 +163,11 @@ def _properties(data: bytes) -> list[Property]:
 
 
 def _content(data: bytes, name: bytes) -> bytes:
-    return next(content for found, content in _boxes(data) if found == name)
+    return next(content for found, content in boxes(data) if found == name)
 
 
-def _boxes(data: bytes) -> Iterator[Property]:
+def boxes(data: bytes) -> Iterator[Property]:
+    """Yield the name and the content of each box, up to a damaged box."""
     at = 0
     while at + 8 <= len(data):
         size, name = struct.unpack_from(">I4s", data, at)
