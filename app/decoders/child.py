@@ -12,7 +12,6 @@ has an error.
 """
 
 import contextlib
-import ctypes
 import gc
 import math
 import os
@@ -41,6 +40,7 @@ from models import codec
 from models.domain.errors import ServiceError, Undecodable, Unprocessable
 from models.domain.image import Image
 from models.domain.image import Pixels as PixelArray
+from models.malloc import return_freed_memory
 
 MAX_DETAIL = 1000
 """Characters of an error text that are sent."""
@@ -162,7 +162,6 @@ class _Decoder:
         self._connection = connection
         self._area = area
         self._allowance = sandbox.Allowance()
-        self._libc = ctypes.CDLL(None)
         self._took_much = False
         """Whether the present image leaves freed memory behind that other processes need."""
         self._spent = False
@@ -184,8 +183,8 @@ class _Decoder:
                 assert isinstance(task, Encode)
                 self._encode(task)
             self._allowance.end()
-            if self._took_much and hasattr(self._libc, "malloc_trim"):  # glibc keeps up to 64 MB
-                self._libc.malloc_trim(0)
+            if self._took_much:
+                return_freed_memory()  # of which glibc keeps up to 64 MB
 
     def _send(self, frame: Frame) -> None:
         # sendmsg(2), because the sandbox refuses sendto(2), which `send` calls.

@@ -119,15 +119,11 @@ _REASONS = {
 
 _TEXTS = {
     "cpu": "decoding the image took more CPU time than an image of its size may take",
-    "memory": "decoding the image took more memory than an image of its width and height may",
     "sandbox": "the decoder was stopped because it made a system call that no image needs",
     "crash": "the decoder crashed on the image",
 }
 
-_ENCODING = {
-    "cpu": "encoding the image as asked took more CPU time than is allowed",
-    "memory": "encoding the image as asked took more memory than is allowed",
-}
+_ENCODING = {"cpu": "encoding the image as asked took more CPU time than is allowed"}
 
 DECODE_SECONDS, ENCODE_SECONDS = 10.0, 60.0
 """Seconds of CPU time to decode an image of `max_pixels` (smaller images get less, at least 2), and
