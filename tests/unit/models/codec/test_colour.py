@@ -12,6 +12,8 @@ from PIL import ImageCms
 from PIL.PngImagePlugin import PngInfo
 
 from models.codec import decode
+from models.codec.colour import to_srgb
+from models.codec.matrix_shaper import SHAPER, matrix_shaper, shaped
 from models.domain.image import Pixels
 from tests.pictures import as_image, encoded
 
@@ -49,9 +51,20 @@ def profile(
     return bytes(header) + directory + body
 
 
-def wide_rgb() -> bytes:
+GAMMA = curve(2.2)
+
+
+def function(kind: int, *numbers: float) -> bytes:
+    return b"para" + bytes(4) + struct.pack(">HH", kind, 0) + fixed(*numbers)
+
+
+def table(*words: int) -> bytes:
+    return b"curv" + bytes(4) + struct.pack(f">I{len(words)}H", len(words), *words)
+
+
+def wide_rgb(tone: bytes = GAMMA) -> bytes:
     primaries = {n: b"XYZ " + bytes(4) + fixed(*xyz) for n, xyz in WIDE_PRIMARIES.items()}
-    return profile(b"RGB ", {**primaries, **dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), curve(2.2))})
+    return profile(b"RGB ", {**primaries, **dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), tone)})
 
 
 def linear_grey() -> bytes:
@@ -99,6 +112,30 @@ def test_a_wide_profile_is_converted_to_srgb(picture: PillowImage.Image) -> None
         assert np.abs(pixels.astype(int) - np.asarray(stored)).max() > 20
 
 
+OF_SRGB = (2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045)
+
+
+@pytest.mark.parametrize("step", [17, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "tone",
+    [GAMMA, table(), table(0, 9000, 21000, 65535), function(0, 2.6), function(3, *OF_SRGB)],
+    ids=["gamma", "linear", "table", "power", "sRGB"],
+)
+def test_a_shaper_gives_the_bytes_of_littlecms(tone: bytes, step: int) -> None:
+    profile = wide_rgb(tone)
+    shaper = np.frombuffer(matrix_shaper(profile) or b"", SHAPER)[0]
+    for red in range(0, 256, step):
+        plane = np.stack(np.broadcast_arrays(red, *np.ogrid[:256, :256]), -1).astype(np.uint8)
+        expected = np.asarray(to_srgb(PillowImage.fromarray(plane), profile, grey=False))
+        assert np.array_equal(shaped(plane, shaper), expected)
+
+
+def test_a_profile_that_littlecms_converts_by_another_way_has_no_shaper() -> None:
+    black_is_grey, rare, cut = table(9000, 65535), function(1, 2.2, 1, 0), GAMMA[:9]
+    for tone in (black_is_grey, rare, cut, function(3, 9, 90, 9, 9, 0)):
+        assert matrix_shaper(wide_rgb(tone)) is None
+
+
 def test_an_srgb_profile_leaves_every_pixel_alone(picture: PillowImage.Image) -> None:
     for format in ["JPEG", "PNG"]:
         srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
@@ -107,15 +144,16 @@ def test_an_srgb_profile_leaves_every_pixel_alone(picture: PillowImage.Image) ->
         np.testing.assert_array_equal(decoded(tagged), decoded(plain))
 
 
-def test_alpha_is_kept_while_colours_are_converted() -> None:
-    image = PillowImage.new("RGBA", (2, 2), (200, 50, 50, 77))
-    assert decoded(image_file(image, icc_profile=wide_rgb()))[0, 0].tolist() == [232, 46, 46, 77]
-
-
-def test_a_palette_is_converted_through_its_colours() -> None:
-    image = PillowImage.new("P", (2, 2), 1)
-    image.putpalette([0, 0, 0, 200, 50, 50])
-    assert decoded(image_file(image, "PNG", icc_profile=wide_rgb()))[0, 0].tolist() == [232, 46, 46]
+def test_alpha_is_kept_while_colours_palettes_and_grey_are_converted() -> None:
+    palette = PillowImage.new("P", (2, 2), 1)
+    palette.putpalette([0, 0, 0, 200, 50, 50])
+    clear = PillowImage.new("RGBA", (2, 2), (200, 50, 50, 77))
+    for image, format, profile, right in (
+        (clear, "TIFF", wide_rgb(), [232, 46, 46, 77]),
+        (palette, "PNG", wide_rgb(), [232, 46, 46]),
+        (PillowImage.new("LA", (2, 2), (55, 9)), "PNG", linear_grey(), [128, 128, 128, 9]),
+    ):
+        assert decoded(image_file(image, format, icc_profile=profile))[0, 0].tolist() == right
 
 
 def test_grey_with_a_grey_profile_stays_grey_and_follows_its_curve() -> None:
@@ -125,11 +163,6 @@ def test_grey_with_a_grey_profile_stays_grey_and_follows_its_curve() -> None:
         )
         assert pixels.shape == (8, 8, 1)
         assert (pixels == 128).all()  # sRGB's curve: 55 / 255 of the light is level 128
-
-
-def test_grey_with_alpha_follows_its_curve_too() -> None:
-    data = image_file(PillowImage.new("LA", (2, 2), (55, 9)), "PNG", icc_profile=linear_grey())
-    assert decoded(data)[0, 0].tolist() == [128, 128, 128, 9]
 
 
 def test_cmyk_goes_through_its_own_profile() -> None:
