@@ -51,7 +51,7 @@ def fake_jpeg(number: int, n_bytes: int = 5000) -> Job:
     """Return a job whose image is a file that begins with `number` and ends with 255 - `number`."""
     data = np.full(n_bytes, number, np.uint8)
     data[-1] = 255 - number
-    return Job(Classify(network="a"), Jpeg(data, 30, 20, 6, Subsampling.S420))
+    return Job(Classify(network="a"), Jpeg(data, 30, 20, 6, Subsampling.S420, b"s"))
 
 
 def number_of(job: Job) -> int:

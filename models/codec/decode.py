@@ -18,6 +18,7 @@ from models.codec.costs import decode_memory
 from models.codec.description import Description, describe
 from models.codec.formats import ImageFormat
 from models.codec.jpeg import BaselineJpeg, check_jpeg, check_warning, closed, inspect, whole
+from models.codec.matrix_shaper import matrix_shaper
 from models.codec.metadata import Metadata, read_metadata
 from models.codec.pillow import open_image, reading
 from models.codec.png import check_rows
@@ -241,7 +242,7 @@ def plain_header(data: bytes, found: BaselineJpeg, max_pixels: int) -> Header:
 
 
 def encoded(data: bytes, *, max_pixels: int) -> Decoded | None:
-    """Return a baseline sRGB JPEG, whole and well formed; None for files that must be decoded here.
+    """Return a baseline JPEG, whole and well formed; None for files that must be decoded here.
 
     All JPEGs with restart markers must be decoded here. Surplus bytes before a restart marker
     cannot be seen without decoding; a hardware decoder silently makes pixels of them that differ
@@ -256,8 +257,11 @@ def encoded(data: bytes, *, max_pixels: int) -> Decoded | None:
     info, profile, notice, exif, *_ = plain_header(data, found, max_pixels)
     if not info.fast_jpeg or (profile and not is_matrix_profile(profile)):
         return None  # this runs on the event loop, and only such a profile is certain to be cheap
-    if not is_srgb(profile, grey=info.mode == "L"):
-        return None
+    grey, shaper = info.mode == "L", None
+    if profile and not is_srgb(profile, grey=grey):
+        shaper = None if grey else matrix_shaper(profile)
+        if shaper is None:
+            return None
     stream = np.frombuffer(data, np.uint8, found.length)
-    jpeg = Jpeg(stream, info.height, info.width, info.orientation, found.subsampling)
+    jpeg = Jpeg(stream, info.height, info.width, info.orientation, found.subsampling, shaper)
     return Decoded(jpeg, info, notice, exif)

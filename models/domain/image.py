@@ -58,9 +58,10 @@ class Subsampling(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Jpeg:
-    """A whole baseline JPEG in sRGB, checked by `models.codec.jpeg`: uint8 (n,).
+    """A whole baseline JPEG, checked by `models.codec.jpeg`: uint8 (n,).
 
     `height` and `width` describe the upright image, in pixels; `orientation` is EXIF's, 1..8.
+    `shaper` converts its pixels to sRGB (`models.codec.matrix_shaper`); None if they are in sRGB.
     """
 
     data: Pixels
@@ -68,6 +69,7 @@ class Jpeg:
     width: int
     orientation: int
     subsampling: Subsampling
+    shaper: bytes | None = None
 
     @property
     def channels(self) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from models.codec import pixels_of
+from models.codec.colour import cicp_profile
 from models.domain.errors import ServiceError, Undecodable
 from models.domain.image import Image, Jpeg, Pixels
 from tests.gpu.conftest import MAX_BATCH_SIZE, as_jpeg, jpeg, photos
@@ -58,13 +59,15 @@ def test_files_in_readable_memory_and_across_its_end_are_libjpegs_bytes(
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_every_orientation_comes_out_upright(run: Run, orientation: int) -> None:
+def test_every_orientation_comes_out_upright_and_in_srgb(run: Run, orientation: int) -> None:
     from PIL import Image as PillowImage
 
     exif = PillowImage.Exif()
     exif[274] = orientation
     pixels = np.random.default_rng(5).integers(0, 256, (40, 71, 3), np.uint8)
-    source = as_jpeg(jpeg(pixels, subsampling=2, exif=exif))
+    profile = cicp_profile(12, 13, grey=False) if orientation % 2 else None
+    source = as_jpeg(jpeg(pixels, subsampling=2, exif=exif, icc_profile=profile))
+    assert (source.shaper is not None) is (profile is not None)
     assert source.orientation == orientation
     check(run, [source])
 

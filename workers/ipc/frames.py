@@ -40,12 +40,13 @@ Shape = tuple[int, int, int]
 
 
 class JpegHeader(NamedTuple):
-    """The header of a JPEG in a slot: its size in pixels, its orientation and its subsampling."""
+    """The header of a JPEG in a slot: size in pixels, orientation, subsampling, and shaper."""
 
     height: int
     width: int
     orientation: int
     subsampling: Subsampling
+    shaper: bytes | None = None
 
 
 EncodedError = tuple[str, str]
@@ -182,7 +183,8 @@ def encode_source(source: Source) -> tuple[Pixels, JpegHeader | None]:
         return source.pixels, None
     if isinstance(source, NetworkInput):
         return source.values.view(np.uint8), None
-    header = JpegHeader(source.height, source.width, source.orientation, source.subsampling)
+    size = source.height, source.width
+    header = JpegHeader(*size, source.orientation, source.subsampling, source.shaper)
     return source.data.reshape(-1, 1, 1), header
 
 

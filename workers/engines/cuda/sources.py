@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from models.codec import pixels_of
 from models.codec.jpeg import UNITS
+from models.codec.matrix_shaper import srgb_levels
 from models.domain.errors import ServiceError
 from models.domain.image import Jpeg, Source, Subsampling
 from workers.engines.cuda.jpeg_blocks import fits
@@ -21,6 +22,7 @@ log = logging.getLogger("darkroom.cuda")
 SOURCE = np.dtype(
     [
         ("plane", np.uint64, 3),
+        ("shaper", np.uint64),
         ("pitch", np.int32, 3),
         ("width", np.int32),
         ("height", np.int32),
@@ -78,6 +80,9 @@ class BatchSources:
         files = np.zeros((len(images), 2), np.uint64)  # address and bytes of each JPEG
         if encoded:
             rows[[*encoded]] = planes([*encoded.values()], slot.second)
+            shapers = [each.shaper for each in encoded.values()]
+            added = {each: self._shaper(each) for each in set(shapers)}
+            rows["shaper"][[*encoded]] = [added[each] for each in shapers]
             data = [each.data for each in encoded.values()]
             files[[*encoded]] = [(f.__array_interface__["data"][0], len(f)) for f in data]
         slot.marks.copied.record(slot.uploads)
@@ -86,6 +91,10 @@ class BatchSources:
         if encoded:  # after decoding has begun, so that the engines do not wait for it
             slot.jpeg_blocks.check(self._kernels, encoded, files[[*encoded], 0])
         return rows
+
+    def _shaper(self, shaper: bytes | None) -> int:
+        """Return the device address that a shaper and the sRGB levels will have; 0 for None."""
+        return 0 if shaper is None else self._slot.tables.add(shaper + srgb_levels().tobytes())
 
     def _decode(
         self,
@@ -129,7 +138,7 @@ class BatchSources:
         slot.first.memory[offset : offset + pixels.size].copy_(host, non_blocking=True)
         height, width, channels = pixels.shape
         address = slot.first.address(offset)
-        return ((address, 0, 0), (width * channels, 0, 0), width, height, channels, 1, 0)
+        return ((address, 0, 0), 0, (width * channels, 0, 0), width, height, channels, 1, 0)
 
 
 def planes(jpegs: Sequence[Jpeg], region: Region) -> Table:

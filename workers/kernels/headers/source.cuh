@@ -18,8 +18,16 @@
 // GREY is also the kind of a grey JPEG.
 enum Kind { GREY = 1, RGB = 3, RGBA = 4, S444 = 5, S422 = 6, S420 = 7 };
 
+// How RGB becomes sRGB (models/codec/matrix_shaper.py), in fixed point of 14 bits.
+struct Shaper {
+    short linear[3][256];
+    int matrix[3][3];
+    u8 levels[(1 << 14) + 1];
+};
+
 struct Source {
     u64 plane[3];       // Y, Cb, Cr; an image of samples uses the first only
+    u64 shaper;         // a Shaper, or 0 where the planes are in sRGB
     int pitch[3];       // bytes from row to row
     int width, height;  // as stored, before the orientation
     int kind;
@@ -88,6 +96,21 @@ __device__ inline Colour from_ycc(int y, int cb, int cr)
     return c;
 }
 
+__device__ inline int level_by(const Shaper& s, const int* row, int r, int g, int b)
+{
+    int sum = row[0] * r + row[1] * g + row[2] * b + (1 << 13);
+    return s.levels[clamped(sum >> 14, 0, 1 << 14)];
+}
+
+__device__ inline Colour in_srgb(const Shaper& s, Colour c)
+{
+    int r = s.linear[0][c.r], g = s.linear[1][c.g], b = s.linear[2][c.b];
+    c.r = level_by(s, s.matrix[0], r, g, b);
+    c.g = level_by(s, s.matrix[1], r, g, b);
+    c.b = level_by(s, s.matrix[2], r, g, b);
+    return c;
+}
+
 // Composite a sample over opaque white, as Pillow's AlphaComposite.c does.
 __device__ inline int over_white(int sample, int alpha)
 {
@@ -103,7 +126,10 @@ __device__ inline Colour stored_rgb(const Source& s, int x, int y)
 {
     const u8* row = (const u8*)s.plane[0] + (i64)y * s.pitch[0];
     Colour c;
-    if (s.kind >= S444) return from_ycc(row[x], chroma(s, 1, x, y), chroma(s, 2, x, y));
+    if (s.kind >= S444) {
+        c = from_ycc(row[x], chroma(s, 1, x, y), chroma(s, 2, x, y));
+        return s.shaper ? in_srgb(*(const Shaper*)s.shaper, c) : c;
+    }
     if (s.kind == GREY) {
         c.r = c.g = c.b = row[x];
         return c;

@@ -112,13 +112,7 @@ def test_light_above_the_reference_white_is_white() -> None:
 
 @needs_avif
 def test_an_avif_names_its_colours_by_nclx() -> None:
-    for points, right in [
-        ((9, 13), BT2020),
-        ((12, 13), P3),
-        ((1, 13), COLOURS),
-        ((2, 2), COLOURS),
-        ((1, 1), COLOURS),
-    ]:
+    for (*points, _, _), right in CICP[:5]:
         picture = PillowImage.fromarray(np.repeat(np.repeat(row(COLOURS), 16, axis=1), 16, axis=0))
         data = encoded(picture, "AVIF", quality=100, subsampling="4:4:4")
         at = data.index(b"nclx") + 4
@@ -201,13 +195,8 @@ def bmp(
     head = (head + kind).ljust(112, b"\0") + struct.pack("<II", 124 + len(body), len(profile))
     head = head.ljust(124, b"\0")[:size]
     start = 14 + len(head)
-    return (
-        b"BM"
-        + struct.pack("<IHHI", start + len(body) + len(profile), 0, 0, start)
-        + head
-        + body
-        + profile
-    )
+    head = struct.pack("<IHHI", start + len(body) + len(profile), 0, 0, start) + head
+    return b"BM" + head + body + profile
 
 
 def test_a_bmp_with_alpha_0_everywhere_is_opaque() -> None:
@@ -326,32 +315,18 @@ def test_a_png_with_missing_rows_is_refused(missing: int, value: int) -> None:
 
 
 def test_interlaced_pngs_are_whole_with_all_their_passes() -> None:
-    for mode, size in itertools.product(
-        ["1", "L", "P", "RGB", "RGBA"], [(1, 1), (3, 2), (8, 8), (17, 9)]
-    ):
-        colour, depth, samples = {
-            "1": (0, 1, 1),
-            "L": (0, 8, 1),
-            "P": (3, 8, 1),
-            "RGB": (2, 8, 3),
-            "RGBA": (6, 8, 4),
-        }[mode]
-        width, height = size
+    kinds = [(0, 1, 1), (0, 8, 1), (3, 8, 1), (2, 8, 3), (6, 8, 4)]
+    begin = (0, 4, 0, 2, 0, 1, 0), (0, 0, 4, 0, 2, 0, 1)
+    step = (8, 8, 4, 4, 2, 2, 1), (8, 8, 8, 4, 4, 2, 2)
+    sizes = [(1, 1), (3, 2), (8, 8), (17, 9)]
+    for (colour, depth, samples), (width, height) in itertools.product(kinds, sizes):
         raw = b""
-        for left, top, across, down in (
-            (0, 0, 8, 8),
-            (4, 0, 8, 8),
-            (0, 4, 4, 8),
-            (2, 0, 4, 4),
-            (0, 2, 2, 4),
-            (1, 0, 2, 2),
-            (0, 1, 1, 2),
-        ):
+        for left, top, across, down in zip(*begin, *step, strict=True):
             columns, rows = len(range(left, width, across)), len(range(top, height, down))
             if columns:
                 raw += (b"\0" + bytes(-(-columns * samples * depth // 8))) * rows
         head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 1))
-        head += chunk(b"PLTE", bytes(12)) if mode == "P" else b""
+        head += chunk(b"PLTE", bytes(12)) if colour == 3 else b""
         for content, whole in ((raw, True), (raw[:-1], False)):
             body = chunk(b"IDAT", zlib.compress(content)) + chunk(b"IEND", b"")
             data = b"\x89PNG\r\n\x1a\n" + head + body
@@ -377,12 +352,8 @@ def raw_file(*entries: tuple[int, int, int, int], order: str = "<", magic: bytes
     head = (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "I", 16) + magic
     body = struct.pack(order + "H", len(given))
     for tag, kind, number, value in given:
-        place = (
-            struct.pack(order + "H", value) + b"\0\0"
-            if kind == 3
-            else struct.pack(order + "I", value)
-        )
-        body += struct.pack(order + "HHI", tag, kind, number) + place
+        place = (value, 0) if kind == 3 else (value,)
+        body += struct.pack(order + "HHI" + ("HH" if kind == 3 else "I"), tag, kind, number, *place)
     return (head.ljust(16, b"\0") + body + bytes(4)).ljust(200, b"\0")
 
 

@@ -313,6 +313,7 @@ def test_a_baseline_jpeg_is_left_as_it_is_without_what_follows_and_described_as_
         encoded(drawing(40, 30), exif=exif(x274=6, x33432="us")),
         encoded(drawing(40, 30), comment=b"hello"),
         encoded(drawing(40, 30), icc_profile=SRGB),
+        encoded(drawing(40, 30), icc_profile=swapped_srgb()),
     ]:
         behind = data + b"a phone's video"
         found, decoded = left_encoded(behind, max_pixels=LIMIT), decode(data, max_pixels=LIMIT)
@@ -320,6 +321,7 @@ def test_a_baseline_jpeg_is_left_as_it_is_without_what_follows_and_described_as_
         assert isinstance(found.image, Jpeg)
         assert (found.info, found.copyright) == (decoded.info, decoded.copyright)
         assert found.image.data.tobytes() == data
+        assert (found.image.shaper is not None) is (swapped_srgb() in data)
         assert (found.image.height, found.image.width) == as_image(decoded.image).pixels.shape[:2]
 
 
@@ -327,7 +329,6 @@ def test_what_no_engine_takes_is_left_to_decoding() -> None:
     for data in (
         png(),
         encoded(drawing(), progressive=True),
-        encoded(drawing(40, 30), icc_profile=swapped_srgb()),
         encoded(drawing(40, 30), icc_profile=SRGB.replace(b"cprt", b"A2B0")),
         b"",
         b"nothing",

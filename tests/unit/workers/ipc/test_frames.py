@@ -32,7 +32,7 @@ from workers.operations import (
 )
 
 CHAIN = parse_chain([{"name": "gaussian_blur", "sigma": 2.5}, {"name": "sobel", "axis": "x"}])
-HEADER = wire.JpegHeader(30, 20, 6, Subsampling.S420)
+HEADER = wire.JpegHeader(30, 20, 6, Subsampling.S420, b"s")
 SUBMIT = Submit(7, ArenaSlot(4096, 8192), (3, 2, 3), b"x", 12.5, Lane.BULK, HEADER)
 TRACE = Trace(0.1, 0.2, 0.3, 0.4, 0.5, 5, 8, ReleaseReason.BUDGET, 9.5, "7-1")
 RECORD = ModelRecord(

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import workers.filters
+from models.codec import matrix_shaper
 from models.domain.image import Subsampling
 from models.networks.spec import Interpolation
 from tests.emulation.emulator import FLAGS, ROOT
@@ -146,6 +147,8 @@ def uploads() -> Iterator[str]:
     quantiles = noise.device_data(SHAPE)
     exact = {"kernel": [[0.5, 0.25], [0.125, 1]], "divisor": 3}
     weights = (np.ones(9, np.int64), np.ones(17, np.int64))
+    yield f"__builtin_offsetof(Shaper, levels) == {matrix_shaper.SHAPER.itemsize}"
+    yield f"sizeof(Shaper::levels) == {len(matrix_shaper.srgb_levels())}"
     yield f"sizeof(Box) == {len(device_box(3))}"
     yield f"sizeof(Guided) == {data('guided')}"
     yield f"sizeof(Bilateral) == {data('bilateral')}"

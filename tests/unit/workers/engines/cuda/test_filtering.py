@@ -1,6 +1,7 @@
 """Chains of filters as the GPU's engine lays them out, on the CPU by emulation."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import Mock
 
@@ -9,6 +10,8 @@ import pytest
 from PIL import Image as PillowImage
 
 from models.codec import Encoding, ImageFormat, encode, pixels_of
+from models.codec.colour import cicp_profile
+from models.codec.matrix_shaper import SHAPER, matrix_shaper, shaped
 from models.codec.stripes import upright as turned
 from models.domain.errors import Undecodable
 from models.domain.image import Image, Jpeg, Source, Subsampling
@@ -192,9 +195,12 @@ def test_planes_become_the_pixels_libjpeg_would_make(
     chroma = (-(-height // high), -(-width // wide))
     planes = [noise(*shape, 1, seed)[..., 0] for seed, shape in enumerate((size, chroma, chroma))]
     jpeg = jpeg_file(height, width, 1, subsampling)
-    (found,) = ran(TWICE, [jpeg], Planes(planes))
+    shaper = matrix_shaper(cicp_profile(12, 13, grey=False) or b"")
+    found, other = ran(TWICE, [jpeg, replace(jpeg, shaper=shaper)], Planes(planes))
     blue, red = (upsampled(plane, wide, high, size) for plane in planes[1:])
-    assert np.array_equal(found, converted(planes[0], blue, red))
+    expected = converted(planes[0], blue, red)
+    assert np.array_equal(found, expected)
+    assert np.array_equal(other, shaped(expected, np.frombuffer(shaper or b"", SHAPER)[0]))
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
