@@ -297,6 +297,7 @@ def pack(archive: Path, *, replaces: bool) -> None:
             "same command with --force"
         ) from None
     except OSError as error:
+        (folder / PACKING).unlink(missing_ok=True)  # a full disk needs its space
         raise CannotWrite(f"{archive}: {error.strerror}; the same command goes on") from None
 
 
@@ -313,6 +314,7 @@ def _is_packed(archive: Path) -> bool:
 
 def _make(folder: Path, temporary: Path) -> None:
     """Pack a folder into the file `temporary`."""
+    temporary.unlink(missing_ok=True)  # it may be a second name of an archive that was moved
     with temporary.open("wb") as file:
         with ZipFile(file, "w") as packed:  # images are compressed already
             for inner in walk(str(folder), ALL):
