@@ -405,10 +405,12 @@ class Cycle(RequestResponseCycle):
         if self._http_10:
             self.chunked_encoding = False
             self.expected_content_length = len(cast(Any, message).get("body", b""))
-        if not started:
+        # Answers in HTTP/1.0 announce no length to wait for, and answers to HEAD have no body.
+        joins = not (started or self._http_10 or self.scope["method"] == "HEAD")
+        if joins:
             joined = self.transport = cast(asyncio.Transport, JoinedHead(self.transport))
         await super().send(message)
-        if not started and (self.chunked_encoding is not False or self.scope["method"] == "HEAD"):
+        if joins and self.chunked_encoding is not False:
             joined.write(b"")  # the body may come later, or not at all
         if self.lingers and not started:  # the protocol closes the connection, the cycle must not
             self.keep_alive = True

@@ -66,11 +66,16 @@ class Waiting:
 
 
 @pytest.mark.parametrize(
-    ("method", "length", "at_once"),
-    [("GET", b"4", False), ("HEAD", b"4", True), ("GET", None, True)],
+    ("request_", "length", "at_once"),
+    [
+        (GET, b"4", False),
+        (b"HEAD" + GET[3:], b"4", True),
+        (GET, None, True),
+        (b"GET / HTTP/1.0\r\n\r\n", None, True),
+    ],
 )
 async def test_only_the_head_of_a_body_that_follows_whole_waits_for_it(
-    method: str, length: bytes | None, at_once: bool
+    request_: bytes, length: bytes | None, at_once: bool
 ) -> None:
     before = list[int]()
 
@@ -81,7 +86,7 @@ async def test_only_the_head_of_a_body_that_follows_whole_waits_for_it(
         await send({"type": "http.response.body", "body": b"body"})
 
     line = connected(app)
-    assert status(await line.send(method.encode() + GET[3:])) == 200
+    assert status(await line.send(request_)) == 200
     assert bool(before[0]) is at_once
 
 
