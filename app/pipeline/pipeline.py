@@ -36,7 +36,14 @@ from app.intake.wanted import (
 )
 from app.pipeline.coding import BRIEFLY_READ, CodecThreads, HeldImage, ImageCodec, ImageContext
 from app.pipeline.encoded_files import EncodedFiles
-from app.pipeline.memory import Memory, frames_at_once, to_classify, to_filter, to_process
+from app.pipeline.memory import (
+    Memory,
+    check_filters,
+    frames_at_once,
+    to_classify,
+    to_filter,
+    to_process,
+)
 from app.pipeline.outcomes import (
     Answer,
     AnswerOutcome,
@@ -309,11 +316,9 @@ class Pipeline:
         format_, on_gpu = version.format_for(source.info), self._backend.load().on_gpu
         cost = self._codec.encode_cost(source, version, format_, on_gpu=on_gpu, shared=not last)
         if version.operation.measuring is not None:
-            header = Seen(source.info, 0.0)
-            limit = to_filter(version, self._max_pixels, header, on_device=on_gpu, shared=not last)
-            if not last and version.operation.measuring > 0:
-                limit -= math.prod(source.shape)  # the source stays, beside that of the rest
-            source, version, last = await self._measured(source, version, permit, stages, last=last)
+            source, version, last, limit = await self._measured(
+                source, version, permit, stages, last=last
+            )
             cost = self._codec.encode_cost(
                 source, version, format_, on_gpu=on_gpu, shared=not last, limit=limit
             )
@@ -348,13 +353,14 @@ class Pipeline:
 
     async def _measured(
         self, source: HeldImage, version: Version, permit: Permit, stages: Timings, *, last: bool
-    ) -> tuple[HeldImage, Version, bool]:
+    ) -> tuple[HeldImage, Version, bool, int]:
         """Replace each filter that measures pixels, after the filters before it have run.
 
-        Return the image that the remaining filters take, the version with these filters, and
-        whether nothing else needs that image.
+        Return the image that the remaining filters take, the version with these filters, whether
+        nothing else needs that image, and the bytes of memory that are left for it.
         """
-        chain = version.operation
+        chain, seen, kept = version.operation, Seen(source.info, 0.0), math.prod(source.shape)
+        limit = to_filter(version, self._max_pixels, seen, shared=not last)
         while (index := chain.measuring) is not None:
             filter_ = chain.filters[index]
             if source.animation is not None:
@@ -363,16 +369,20 @@ class Pipeline:
                     "frames=all, or give the numbers: crop, or resize with gravity=center"
                 )
             if index:
+                # After a filter that has measured, sizes may exceed those that the header foretold.
+                until = FilterChain(chain.filters[: index + 1])
+                check_filters(until, self._max_pixels, source.shape, limit, shared=not last)
                 before = FilterChain(chain.filters[:index])
                 source = await self._run(source, before, permit, stages, last=last)
+                limit -= 0 if last else kept  # other parts need the source too
                 last = True
-            image = source.image()
-            assert isinstance(image, Image)
             measured = await self._threads.run(
-                filter_.measured, image.pixels, background=permit.in_background
+                filter_.measured,
+                pixels_of(source.image()).pixels,  # without a name, so that they have one owner
+                background=permit.in_background,
             )
             chain = FilterChain((measured, *chain.filters[index + 1 :]))
-        return source, replace(version, operation=chain), last
+        return source, replace(version, operation=chain), last, limit
 
     async def _filtered_frames(
         self, source: HeldImage, operation: FilterChain, permit: Permit, stages: Timings
