@@ -112,11 +112,15 @@ class FilterChain:
         """Return the most bytes that the CPU takes at a time for an image of this shape, by
         estimate: the source, the input of a filter, and the result of that filter.
 
-        `overwrite`: the source may be overwritten, as it is of a job that owns it.
+        `overwrite`: the source may be overwritten, as it is of a job that owns it. A filter that
+        measures pixels begins a job of its own, whose source is the input of that filter.
         """
         source = math.prod(shape)
         most = held = source
+        kept = 0 if overwrite else source
         for each in self.steps:
+            if each.measures and each is not self.steps[0]:
+                source = held = kept + math.prod(shape)
             most = max(most, held + bands.memory(each, shape, overwrite=overwrite))
             in_place = overwrite and bands.overwrites(each, shape)
             shape = each.shape_after(shape)

@@ -1,6 +1,7 @@
 """Large images wait for memory, each for the most that it takes; small images never do."""
 
 import asyncio
+import math
 from collections.abc import Mapping
 from typing import cast
 
@@ -176,6 +177,20 @@ def test_the_most_expensive_of_decoding_filtering_and_encoding_counts(
     needed: int,
 ) -> None:
     assert to_filter(version(op, format_=format_), MOST, header, **options) == needed
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("before", [{"name": "pad", "top": 10_000}, {"name": "invert"}])
+@pytest.mark.parametrize("after", ["motion_blur", "equalize", "rotate90"])
+def test_an_image_holds_what_the_filters_after_a_measurement_take(
+    before: Mapping[str, object], after: str, shared: bool
+) -> None:
+    shape = 400, 500, 3
+    first, *rest = parse_chain([before, {"name": "trim"}, {"name": after}])
+    held = FilterChain((first, *rest)).memory(shape, overwrite=not shared)
+    measured = parse_chain([{"name": "crop"}, {"name": after}])  # nothing is cut away
+    needed = FilterChain(measured).memory(first.shape_after(shape), overwrite=True)
+    assert needed <= held - shared * math.prod(shape)
 
 
 def test_filters_that_need_more_than_is_allowed_are_refused_with_both_numbers() -> None:
