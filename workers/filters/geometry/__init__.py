@@ -213,10 +213,10 @@ def _times(plane: Pixels, alpha: Pixels) -> Pixels:
 class Crop(Filter):
     """Cut out a rectangle."""
 
-    left: int = number(0, 0, 1_000_000, "px", "columns cut off at the left")
-    top: int = number(0, 0, 1_000_000, "px", "rows cut off at the top")
-    width: int | None = number(None, 1, 1_000_000, "px", "columns kept; all if left out")
-    height: int | None = number(None, 1, 1_000_000, "px", "rows kept; all if left out")
+    left: int = number(0, 0, 200_000_000, "px", "columns cut off at the left")
+    top: int = number(0, 0, 200_000_000, "px", "rows cut off at the top")
+    width: int | None = number(None, 1, 200_000_000, "px", "columns kept; all if left out")
+    height: int | None = number(None, 1, 200_000_000, "px", "rows kept; all if left out")
 
     example: ClassVar = {"left": 8, "top": 4, "width": 54, "height": 40}
     alpha_rule: ClassVar = "plane"

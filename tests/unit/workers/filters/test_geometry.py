@@ -195,6 +195,12 @@ def test_trim_keeps_pillow_s_box_of_the_difference(pixels: Pixels, threshold: in
     assert same(run("trim", pixels, threshold=threshold), expected)
 
 
+def test_trim_cuts_the_longest_images_that_decoders_accept() -> None:
+    pixels = np.zeros((1, 2_000_000, 1), np.uint8)
+    pixels[:, 1_500_000:] = 200
+    assert run("trim", pixels).shape == (1, 500_000, 1)
+
+
 @pytest.mark.parametrize("background", [None, "ff880000", "fff"])
 def test_trim_takes_transparent_pixels_of_any_colour_as_equal(background: str | None) -> None:
     pixels = image(9, 9, 4, 0)
