@@ -87,7 +87,9 @@ def _from_cubins(store: CubinStore) -> Mapping[str, Any]:
     compiler = Nvrtc()
     architecture = f"sm_{cupy.cuda.Device().compute_capability}"
     if architecture not in compiler.architectures:
-        raise RuntimeError(f"{compiler.version} makes no cubins for {architecture}")
+        raise RuntimeError(
+            f"{compiler.version} makes no cubins for {architecture}: install a newer NVRTC"
+        )
     cubins = compiled(loader.modules(), architecture, compiler, store)
     functions: dict[str, Any] = {}
     for each in loader.modules():
