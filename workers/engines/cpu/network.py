@@ -5,6 +5,7 @@ Jobs and labels are the engine's business.
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import cast
 
 import cv2
@@ -51,6 +52,18 @@ class ForwardPasses:
         """Run the pass in the calling thread alone."""
         torch.set_num_threads(1)
         return forward(crops)
+
+    def side_by_side(self, forward: Forward, crops: Crops, threads: int) -> None:
+        """Run the pass on new threads at the same time, so that their memory is allocated."""
+        with ThreadPoolExecutor(threads) as pool:
+            together = Barrier(threads)
+
+            def run() -> None:
+                together.wait()
+                self.on_this_core(forward, crops)
+
+            for each in [pool.submit(run) for _ in range(threads)]:
+                each.result()
 
     def close(self) -> None:
         """End the thread of single passes."""
