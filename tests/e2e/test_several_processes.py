@@ -101,7 +101,7 @@ def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(
         pids = children(server.process.pid).values()
         accepted = [stack.enter_context(all_but_the_last_byte(server, body)) for body in bodies]
         arriving = 'darkroom_in_use{limit="arriving_bytes"}'
-        until(lambda: metric(server, arriving) == sum(2 * len(body) - 2 for body in bodies))
+        until(lambda: metric(server, arriving) == sum(len(body) - 1 for body in bodies))
         server.process.send_signal(signal.SIGTERM)
         until(lambda: get(url(server, "/readyz")).status_code == 503)
         server.process.send_signal(signal.SIGTERM)  # a second one ends the grace time
