@@ -34,7 +34,7 @@ TIFF = (".tif", ".tiff")
 
 
 def are_arrays(sources: Sequence[str], target: str) -> bool:
-    """Return whether the names of the sources or of the result are those of arrays."""
+    """Return whether a source or the result is an array, by its name."""
     return target.endswith((".npy", *TIFF)) or any(each.endswith(".npy") for each in sources)
 
 

@@ -36,9 +36,11 @@ NO_IMAGE = f"no image of a format that is read ({', '.join(each.name for each in
 class Source(NamedTuple):
     """An image that was not read yet.
 
-     `name` is a path, a URL, an address in a bucket, `-`, or `archive.zip/member`. `place` is a
-     relative path without `..`: where the result of the image is put below a folder of results.
-    X"""
+    `name` is a path, a URL, an address in a bucket, `-`, or `archive.zip/member`. `place` is a
+    relative path without `..`: where the result of the image is put below a folder of results.
+    `load` reads a member of an archive: it takes the largest number of bytes, and raises
+    ServiceError.
+    """
 
     name: str
     place: str

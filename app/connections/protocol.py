@@ -305,7 +305,7 @@ class JoinedHead:
         self.is_closing, self.close = transport.is_closing, transport.close
 
     def write(self, data: bytes) -> None:
-        """Keep the head, or write it with `data`; what follows goes to the transport."""
+        """Keep the head, or write it with `data`; later pieces go to the transport."""
         if self._head is None:
             self._head = data
         else:

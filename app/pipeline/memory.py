@@ -100,7 +100,7 @@ def to_filter(
 ) -> int:
     """Return the bytes of an image that becomes this version.
 
-    Those of its decoding, if the version will be refused. The options are those of `filtering`.
+    A version that will be refused takes the bytes of decoding. `filtering` explains the options.
     """
     info, chain, n = seen.info, version.operation, seen.info.stack
     shape = info.height // n, info.width, info.most_channels

@@ -1,4 +1,4 @@
-"""Read what the processes of this server use: memory, CPU time and files. Linux only.
+"""Read the memory, CPU time and files of the processes of this server. Linux only.
 
 The source is proc(5): the command line, `stat`, `statm`, `fd` and `task/TID/children`.
 """

@@ -17,7 +17,7 @@ from workers.kernels.loader import OPTIONS, CudaModule
 log = logging.getLogger("darkroom.kernels")
 
 MAX_THREADS = 16
-"""Modules compiled at a time: the longest one takes an eighth of the time of all."""
+"""Modules compiled at a time: the longest takes an eighth of the time of all."""
 
 
 class Compiler(Protocol):

@@ -280,7 +280,7 @@ class Trim(Filter):
 
         As in libvips' find_trim, a pixel of the rectangle differs by more than the threshold in a
         channel. Colours are compared as multiplied by alpha: transparent pixels are equal. An image
-        that is all border is kept, as sharp and imgproxy do, because no image has no pixels.
+        that is all border is kept, because no image has no pixels.
         """
         channels = pixels.shape[2]
         if self.background is None:
