@@ -32,7 +32,9 @@ class EmulatedKernels:
     def __init__(self) -> None:
         self.launched: list[str] = []
 
-    def launch(self, name: str, blocks: int, threads: int, arguments: Sequence[Any]) -> None:
+    def launch(
+        self, name: str, blocks: int, threads: int, arguments: Sequence[Any], _stream: None = None
+    ) -> None:
         self.launched.append(name)
         if blocks:
             emulator().call(name, blocks, threads, *(int(each) for each in arguments))
@@ -41,8 +43,10 @@ class EmulatedKernels:
 class NoStreams:
     """Streams for operations that all run immediately, in the order of the calls."""
 
+    compute = None
+
     @contextmanager
-    def uploading(self, _slot: GpuSlot) -> Iterator[None]:
+    def uploading(self, _slot: GpuSlot, _stream: None = None) -> Iterator[None]:
         yield
 
     computing = downloading = uploading

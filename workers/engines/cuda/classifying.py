@@ -5,7 +5,7 @@ and labels or vectors.
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -60,19 +60,13 @@ class Cropper:
         The first table has a CROP row for each image; the second says where the blocks of each
         image start, uint32 (n + 1,). Uploads go to the current stream.
         """
-        rows = np.zeros(len(images), CROP)
-        rows["method"] = self._spec.interpolation
-        rows["source"] = BatchSources(slot, self._kernels).place(
-            [self._shrunk(image) for image in images]
-        )
-        crops = zip(*[self._crop(image.height, image.width) for image in images], strict=True)
-        for name, column in zip(_CROP_COLUMNS, crops, strict=True):
-            rows[name] = column
-        sizes = 2 * (2 + rows["taps"].astype(np.int64)) * self._spec.crop * 4
-        rows["weights"] = slot.weights.take_all(sizes)
-        blocks = -(-self._spec.crop // rows["tile"])
-        starts = np.concatenate(([0], np.cumsum(blocks))).astype(np.uint32)
-        return rows, starts
+        sources = BatchSources(slot, self._kernels).place([self._shrunk(each) for each in images])
+        crops = [self._crop(image.height, image.width) for image in images]
+        rows = np.frombuffer(bytearray().join([row for row, _, _ in crops]), CROP)
+        rows["source"] = sources
+        rows["weights"] = slot.weights.take_all(np.array([n_bytes for _, n_bytes, _ in crops]))
+        starts = [0, *accumulate([blocks for _, _, blocks in crops])]
+        return rows, np.array(starts, np.uint32)
 
     def launch(self, rows: int, starts: int, n: int, n_blocks: int, target: Tensor) -> None:
         """Launch the kernels for weights and then for crops, on the current stream.
@@ -93,11 +87,10 @@ class Cropper:
         return Image(crop(pixels_of(image), self._spec))
 
 
-_CROP_COLUMNS = ("resized", "corner", "taps", "tile", "columns_first")
-
-
-def _crop(spec: Preprocessing, height: int, width: int) -> tuple[Any, ...]:
-    """Return the values of `_CROP_COLUMNS` for an image of this size, in pixels."""
+def _crop(spec: Preprocessing, height: int, width: int) -> tuple[bytes, int, int]:
+    """Return the row of an image of this size, in pixels, still without its source and the address
+    of its weights; the bytes of the weights; and its blocks.
+    """
     if _too_large(height, width, spec):
         height = width = resized_height = resized_width = spec.crop
         top = left = 0
@@ -110,7 +103,11 @@ def _crop(spec: Preprocessing, height: int, width: int) -> tuple[Any, ...]:
         tile = _tile_of_columns(width / resized_width, spec)
     else:
         tile = _tile_of_rows(height / resized_height, spec)
-    return (resized_width, resized_height), (left, top), taps, tile, by_columns
+    row = np.zeros(1, CROP)
+    row["resized"], row["corner"] = (resized_width, resized_height), (left, top)
+    row["taps"], row["tile"], row["columns_first"] = taps, tile, by_columns
+    row["method"] = spec.interpolation
+    return row.tobytes(), 2 * (2 + taps) * spec.crop * 4, -(-spec.crop // tile)
 
 
 def _tile_of_rows(scale: float, spec: Preprocessing) -> int:
@@ -160,7 +157,7 @@ class Classifying:
         self._streams = streams
 
     def launch(self, slot: GpuSlot, jobs: Sequence[Job]) -> None:
-        """Upload and decode, crop and compute, download: each on its own stream.
+        """Upload and decode; crop, compute and download on the compute stream.
 
         Scores carry the logits of all classes, so labels, logits and embeddings need the same pass.
         """
@@ -170,18 +167,13 @@ class Classifying:
             make_input = self._uploaded(slot, [job.image for job in jobs])
         with self._streams.computing(slot):
             make_input()
-            # The outputs are copied on the compute stream: the buffers of the network belong to the
-            # next batch as soon as this stream goes on, while downloads are still to come.
             self.network.run(n)
+        # The buffers of the network belong to the next batch as soon as the compute stream goes on.
+        with self._streams.downloading(slot, self._streams.compute):
             if embeds:
-                outputs.vectors[:n].copy_(self.network.vectors[:n])
+                outputs.vectors[:n].copy_(self.network.vectors[:n], non_blocking=True)
             else:
-                outputs.scores[:n].copy_(self.network.scores[:n])
-        with self._streams.downloading(slot):
-            if embeds:
-                outputs.vectors_host[:n].copy_(outputs.vectors[:n], non_blocking=True)
-            else:
-                outputs.scores_host[:n].copy_(outputs.scores[:n], non_blocking=True)
+                outputs.scores[:n].copy_(self.network.scores[:n], non_blocking=True)
 
     def _uploaded(self, slot: GpuSlot, images: Sequence[Source]) -> Callable[[], object]:
         """Start to upload images; return a function that makes the network's input of them."""
@@ -200,8 +192,8 @@ class Classifying:
         """Return the answers of a batch that is done."""
         outputs, output = slot.outputs[self.network.spec.name], _operation(jobs).output
         if output is NetworkOutput.EMBEDDING:
-            return [Vector(row.copy()) for row in outputs.vectors_host.numpy()[: len(jobs)]]
-        scores = outputs.scores_host.numpy()
+            return [Vector(row.copy()) for row in outputs.vectors.numpy()[: len(jobs)]]
+        scores = outputs.scores.numpy()
         if output is NetworkOutput.LOGITS:
             return [Vector(in_class_order(row)) for row in scores[: len(jobs)]]
         return [_labels(row, job) for row, job in zip(scores, jobs, strict=False)]

@@ -9,7 +9,7 @@ count is wrong. It refuses damaged files in its own words, as on a machine witho
 
 import logging
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -41,12 +41,13 @@ is kept for them. Of 181 photos the largest has 1.8 for each pixel."""
 class ReadableMemory:
     """Memory of the host that the device reads where it is, because the driver keeps its pages.
 
-    Any thread may call the methods: a change of the dictionary is a single step.
+    Any thread may call the methods.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._ends: dict[int, int] = {}
+        self._bounds = _bounds(self._ends)
 
     def add(self, memory: Pixels, n_bytes: int) -> None:
         """Register the first bytes of `memory`, uint8 (n,), until nothing uses its array."""
@@ -61,11 +62,11 @@ class ReadableMemory:
             return
         weakref.finalize(memory, self._remove, start).atexit = False
         self._ends[start] = start + n_bytes
+        self._bounds = _bounds(self._ends)
 
     def holds(self, rows: NDArray[np.void]) -> NDArray[np.bool_]:
         """Return which of these rows of FILE lie in this memory."""
-        bounds = np.array([*self._ends.copy().items()], np.uint64).reshape(-1, 2)
-        first, end = bounds.T[..., None]
+        first, end = self._bounds
         inside = (rows["address"] >= first) & (rows["address"] + rows["size"] <= end)
         return np.asarray(inside.any(axis=0))
 
@@ -73,8 +74,14 @@ class ReadableMemory:
         from cupy.cuda import runtime
 
         del self._ends[start]
+        self._bounds = _bounds(self._ends)
         with _current(self._device):
             runtime.hostUnregister(start)
+
+
+def _bounds(ends: Mapping[int, int]) -> NDArray[np.uint64]:
+    """Return the first addresses and the ends, uint64 (2, n, 1)."""
+    return np.array([*ends.items()], np.uint64).reshape(-1, 2).T[..., None]
 
 
 class JpegBlocks:
@@ -100,27 +107,34 @@ class JpegBlocks:
         self._indexes: list[int] = []
 
     def check(
-        self, kernels: "Launcher", files: Mapping[int, Jpeg], addresses: NDArray[np.uint64]
+        self, kernels: "Launcher", files: Mapping[int, Jpeg], found: NDArray[np.uint64]
     ) -> None:
         """Start to count the blocks of files, given by their index in the batch, with the address
-        of each; `fits` holds for each.
+        and the bytes of each, uint64 (n, 2); `fits` holds for each.
         """
         self._indexes = [*files]
-        rows = self._rows[: len(files)]
-        data = [each.data for each in files.values()]
-        rows["address"], rows["size"], rows["whole"] = addresses, [len(each) for each in data], 0
-        rooms = -(-rows["size"].astype(np.int64) // VECTOR) * VECTOR
-        rows["offset"] = np.cumsum(rooms) - rooms
-        with torch.cuda.stream(self._stream) if self._stream else nullcontext():
-            for row in np.flatnonzero(~self._readable.holds(rows)):
-                copy = self._memory[int(rows["offset"][row]) :][: len(data[row])]
-                # The driver refuses a copy from memory of which it keeps a part of the pages, and
-                # a file may lie on the end of readable memory.
-                copy.copy_(torch.from_numpy(data[row].copy()))
-                rows["address"][row] = copy.data_ptr()
-            kernels.launch("count_jpeg_blocks", len(files), THREADS, self._addresses)
-            if self._ended is not None:
-                self._ended.record(self._stream)
+        rows, sizes = self._rows[: len(files)], found[:, 1]
+        rows["address"], rows["size"], rows["whole"] = found[:, 0], sizes, 0
+        rooms = (sizes + np.uint64(VECTOR - 1)) // np.uint64(VECTOR) * np.uint64(VECTOR)
+        rows["offset"] = rooms.cumsum() - rooms
+        if not (readable := self._readable.holds(rows)).all():
+            with torch.cuda.stream(self._stream) if self._stream else nullcontext():
+                self._copy(rows, [*files.values()], np.flatnonzero(~readable))
+        kernels.launch("count_jpeg_blocks", len(files), THREADS, self._addresses, self._stream)
+        if self._ended is not None:
+            self._ended.record(self._stream)
+
+    def _copy(
+        self, rows: NDArray[np.void], files: Sequence[Jpeg], wanted: NDArray[np.intp]
+    ) -> None:
+        """Copy the wanted files to the device, on the current stream."""
+        for row in wanted:
+            data = files[row].data
+            copy = self._memory[int(rows["offset"][row]) :][: len(data)]
+            # The driver refuses a copy from memory of which it keeps a part of the pages, and a
+            # file may lie on the end of readable memory.
+            copy.copy_(torch.from_numpy(data.copy()))
+            rows["address"][row] = copy.data_ptr()
 
     def damaged(self) -> list[int]:
         """Wait for the check; return the indexes of files that the CPU has to judge."""

@@ -69,17 +69,21 @@ class Kernels:
         store = cubins or CubinStore(folders(cache_folder(), cache_folder()))
         self._functions = _from_cubins(store)
 
-    def launch(self, name: str, blocks: int, threads: int, arguments: Sequence[Any]) -> None:
-        """Start a kernel on torch's current stream; do nothing when there are no blocks."""
+    def launch(
+        self, name: str, blocks: int, threads: int, arguments: Sequence[Any], stream: Any = None
+    ) -> None:
+        """Start a kernel on a stream, by default torch's current stream; do nothing when there are
+        no blocks.
+        """
         if not blocks:
             return
         # Where torch must find the current device itself, this costs more than the launch.
-        current = torch.cuda.current_stream(self._device)
-        stream = self._streams.get(current.cuda_stream)
-        if stream is None:
-            stream = cupy.cuda.Stream.from_external(current)
-            self._streams[current.cuda_stream] = stream
-        self._functions[name]((blocks,), (threads,), tuple(arguments), stream=stream)
+        wanted = stream or torch.cuda.current_stream(self._device)
+        of_cupy = self._streams.get(wanted.cuda_stream)
+        if of_cupy is None:
+            of_cupy = cupy.cuda.Stream.from_external(wanted)
+            self._streams[wanted.cuda_stream] = of_cupy
+        self._functions[name]((blocks,), (threads,), tuple(arguments), stream=of_cupy)
 
 
 def _from_cubins(store: CubinStore) -> Mapping[str, Any]:

@@ -1,9 +1,9 @@
 """Staging slots of the GPU, the streams through which they pass, and the start of kernels.
 
 A slot is all memory and events that a batch needs, allocated once. The thread that holds the slot
-is the only user of its memory, on the host and on the device. Every batch passes three streams in
-this order: upload, compute, download. Events order the streams; the host waits in a single place,
-for `Marks.done`.
+is the only user of its memory, on the host and on the device. Every batch passes the streams for
+upload and compute, and filtered images the stream for download. Events order the streams; the host
+waits in a single place, for `Marks.done`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,8 +27,13 @@ from workers.operations import DeviceJpeg
 class Launcher(Protocol):
     """Starts kernels of `workers.kernels` by name."""
 
-    def launch(self, name: str, blocks: int, threads: int, arguments: Sequence[Any]) -> None:
-        """Start a kernel on the current stream; addresses are ints, further integers np.int32."""
+    def launch(
+        self, name: str, blocks: int, threads: int, arguments: Sequence[Any], stream: Any = None
+    ) -> None:
+        """Start a kernel on a stream, by default torch's current stream.
+
+        Addresses are ints, further integers np.int32.
+        """
 
 
 ALIGNMENT = 256
@@ -127,24 +132,20 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outputs:
-    """Memory for the outputs of a network for a batch, float32, on the device and on the host.
+    """Memory of the host for the outputs of a network for a batch, float32.
 
     Scores are (batch, 3, classes), vectors (batch, features).
     """
 
     scores: Tensor
-    scores_host: Tensor
     vectors: Tensor
-    vectors_host: Tensor
 
     @classmethod
     def of(cls, batch: int, n_classes: int, features: int, device: torch.device) -> "Outputs":
-        """Allocate the memory; on the host it is pinned where `device` is a GPU."""
-        pinned, shape = device.type == "cuda", (batch, 3, n_classes)
+        """Allocate the memory, which is pinned where `device` is a GPU."""
+        pinned = device.type == "cuda"
         return cls(
-            torch.zeros(shape, device=device),
-            torch.zeros(shape, pin_memory=pinned),
-            torch.zeros((batch, features), device=device),
+            torch.zeros((batch, 3, n_classes), pin_memory=pinned),
             torch.zeros((batch, features), pin_memory=pinned),
         )
 
@@ -224,12 +225,16 @@ class Streams:
             slot.marks.computed.record(self.compute)
 
     @contextmanager
-    def downloading(self, slot: GpuSlot) -> Iterator[None]:
-        """Run the block on the download stream, after the computation; it ends the batch."""
-        with self._on(self.download, "download"):
-            self.download.wait_event(slot.marks.computed)
+    def downloading(self, slot: GpuSlot, stream: torch.cuda.Stream | None = None) -> Iterator[None]:
+        """Run the block on the download stream, or on the given one, after the computation; it ends
+        the batch.
+        """
+        stream = stream or self.download
+        with self._on(stream, "download"):
+            if stream is not self.compute:
+                stream.wait_event(slot.marks.computed)
             yield
-            slot.marks.done.record(self.download)
+            slot.marks.done.record(stream)
 
     @contextmanager
     def _on(self, stream: torch.cuda.Stream, name: str) -> Iterator[None]:

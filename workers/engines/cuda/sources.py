@@ -15,7 +15,7 @@ from models.domain.errors import ServiceError
 from models.domain.image import Jpeg, Source, Subsampling
 from workers.engines.cuda.jpeg_blocks import fits
 from workers.engines.cuda.nvjpeg import DESTINATION, NvJpegError
-from workers.engines.cuda.slot import GpuSlot, Launcher, Region
+from workers.engines.cuda.slot import ALIGNMENT, GpuSlot, Launcher, Region
 
 log = logging.getLogger("darkroom.cuda")
 
@@ -77,19 +77,21 @@ class BatchSources:
             else:
                 groups.setdefault(image.subsampling, []).append(index)
                 encoded[index] = image
-        files = np.zeros((len(images), 2), np.uint64)  # address and bytes of each JPEG
-        if encoded:
-            rows[[*encoded]] = planes([*encoded.values()], slot.second)
-            shapers = [each.shaper for each in encoded.values()]
-            added = {each: self._shaper(each) for each in set(shapers)}
-            rows["shaper"][[*encoded]] = [added[each] for each in shapers]
-            data = [each.data for each in encoded.values()]
-            files[[*encoded]] = [(f.__array_interface__["data"][0], len(f)) for f in data]
         slot.marks.copied.record(slot.uploads)
+        if not encoded:
+            return rows
+        at, jpegs = [*encoded], [*encoded.values()]
+        rows[at] = planes(jpegs, slot.second)
+        shapers = {each.shaper for each in jpegs}
+        if shapers != {None}:
+            added = {each: self._shaper(each) for each in shapers}
+            rows["shaper"][at] = [added[each.shaper] for each in jpegs]
+        files = np.zeros((len(images), 2), np.uint64)  # address and bytes of each JPEG
+        files[at] = [(j.data.__array_interface__["data"][0], len(j.data)) for j in jpegs]
         for group in groups.values():
             self._decode(images, group, rows, files[group])
-        if encoded:  # after decoding has begun, so that the engines do not wait for it
-            slot.jpeg_blocks.check(self._kernels, encoded, files[[*encoded], 0])
+        # After decoding has begun, so that the engines do not wait for it.
+        slot.jpeg_blocks.check(self._kernels, encoded, files[at])
         return rows
 
     def _shaper(self, shaper: bytes | None) -> int:
@@ -143,25 +145,21 @@ class BatchSources:
 
 def planes(jpegs: Sequence[Jpeg], region: Region) -> Table:
     """Reserve memory for the planes of JPEGs as they are stored, and return a row for each."""
-    rows = np.zeros(len(jpegs), SOURCE)
     layouts = [_layout(j.height, j.width, j.subsampling, j.orientation) for j in jpegs]
-    *columns, sizes = zip(*layouts, strict=True)
-    for name, column in zip(_COLUMNS, columns, strict=True):
-        rows[name] = column
-    n_bytes = np.array(sizes)
-    rows["plane"] = np.where(n_bytes > 0, region.take_all(n_bytes), 0)
+    rows = np.frombuffer(bytearray().join([row for row, _ in layouts]), SOURCE)
+    rows["plane"] += region.take_all(np.array([n_bytes for _, n_bytes in layouts]))[:, None]
     return rows
 
 
-_COLUMNS = ("width", "height", "kind", "orientation", "pitch")
-
-
 @lru_cache(maxsize=1024)
-def _layout(height: int, width: int, subsampling: Subsampling, orientation: int) -> tuple[Any, ...]:
-    """Return the values of `_COLUMNS` and the bytes of the three planes of a JPEG whose upright
-    image has this size, in pixels.
+def _layout(
+    height: int, width: int, subsampling: Subsampling, orientation: int
+) -> tuple[bytes, int]:
+    """Return the row and the bytes of the planes of a JPEG whose upright image has this size, in
+    pixels, as if its planes began at address 0.
 
-    A cache makes this cheap: arrays of a few numbers cost as much as decoding a photo.
+    Planes that a grey JPEG does not have begin there, too. A cache makes this cheap: arrays of a
+    few numbers cost as much as decoding a photo.
     """
     if orientation >= 5:
         height, width = width, height
@@ -172,4 +170,7 @@ def _layout(height: int, width: int, subsampling: Subsampling, orientation: int)
     sizes = [(width, height), chroma, chroma]
     pitches = [-(-each // PITCH) * PITCH for each, _ in sizes]
     n_bytes = [pitch * rows for pitch, (_, rows) in zip(pitches, sizes, strict=True)]
-    return width, height, KINDS[subsampling], orientation, pitches, n_bytes
+    first, second, third = (-(-each // ALIGNMENT) * ALIGNMENT for each in n_bytes)
+    starts = (0, first if second else 0, first + second if third else 0)
+    row = (starts, 0, pitches, width, height, KINDS[subsampling], orientation, 0)
+    return np.array([row], SOURCE).tobytes(), first + second + third

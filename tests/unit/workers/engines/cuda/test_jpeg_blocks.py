@@ -28,8 +28,8 @@ def damaged(jpegs: Sequence[Jpeg], readable: ReadableMemory | None = None) -> li
     found: list[int] = []
     for start in range(0, len(jpegs), 16):
         slot, batch = staging_slot(1 << 24, readable=readable), jpegs[start : start + 16]
-        addresses = np.array([each.data.ctypes.data for each in batch], np.uint64)
-        slot.jpeg_blocks.check(KERNELS, dict(enumerate(batch)), addresses)
+        places = np.array([(j.data.ctypes.data, len(j.data)) for j in batch], np.uint64)
+        slot.jpeg_blocks.check(KERNELS, dict(enumerate(batch)), places)
         found += [start + index for index in slot.jpeg_blocks.damaged()]
     return found
 
