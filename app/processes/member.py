@@ -103,8 +103,10 @@ def run() -> int:
         return _front_end(settings, orders)
     if orders.given["role"] == "private":
         return _private(settings, orders)
+    import uvloop  # of which the process of a command has no need
+
     try:
-        return asyncio.run(_worker(settings, orders))
+        return uvloop.run(_worker(settings, orders))
     except ValueError as error:  # of the settings: it would be the same the next time
         log.error("%s", error)
         return ExitCode.WRONG_USAGE
