@@ -9,7 +9,6 @@ from tests.chaos.attacks import (
     bursts,
     images,
     impatient,
-    origins,
     slow_rates,
     workers_killed,
 )
@@ -50,7 +49,6 @@ _LISTED = (
         ends_within=DEADLINE + 2 * SLACK,
         patience=150,
     ),
-    Attack(origins.origin_redirects, promise=10, flags=origins.FLAGS),
 )
 
 ATTACKS = {attack.name: attack for attack in _LISTED}

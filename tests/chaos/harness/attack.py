@@ -72,7 +72,6 @@ class Attack:
     promise: int
     ends_within: float = DEADLINE + SLACK
     patience: float = 90.0
-    flags: tuple[str, ...] = ()
     descriptors: int | None = None
     front_ends: bool = False
     resets_allowed: bool = False

@@ -200,7 +200,7 @@ def run(attack: Attack, through: str | None = None) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         with ExitStack() as stack:
-            served = stack.enter_context(serving(*flags, *attack.flags, program=program, log=log))
+            served = stack.enter_context(serving(*flags, program=program, log=log))
             port = served.port
             if through:
                 port = stack.enter_context(behind(through, Path(folder), port))

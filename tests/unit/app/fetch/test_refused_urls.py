@@ -57,7 +57,8 @@ SPELLINGS = """
     http://%31%32%37.0.0.1/ http://127%2e0%2e0%2e1/ http://[fe80::1%25eth0]/
     http://[fe80::1%eth0]/ http://[::1%25lo]/ http://[2606:4700::1%25eth0]/ http://[127.0.0.1]/
     http://[::1/ http://::1/ http://127.0.0.1\\.public.example/ http://[v1.x]/ http://a..b/
-    http://public.example%00/ http://public.example%0d%0aHost:x/ http://xn--/
+    http://public.example%00/ http://public.example%0d%0aHost:x/ http://xn--/ http://00/ http://0./
+    http://127.0.0.1../ http://127.0.0.%31/ http://①②⑦.⓪.⓪.①/ http://ⓛocalhost/ http://LOCALHOST./
 """
 
 TRICKS = """
@@ -75,7 +76,7 @@ LEADING_NAMES = " ".join(f"http://{name}/" for name in NAMES if name != "public.
 SCHEMES = """
     file:///etc/passwd ftp://public.example/ gopher://public.example/ data:image/png;base64,AA==
     javascript:alert(1) unix:///var/run/docker.sock ws://public.example/
-    https+unix://%2fvar%2frun/
+    https+unix://%2fvar%2frun/ jar:http://127.0.0.1/!/
 """
 
 # In a redirect these are relative, and lead to where the redirect came from.
