@@ -5,7 +5,8 @@ format.
 import io
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 
 import numpy as np
 from PIL import Image
@@ -23,45 +24,63 @@ def chunk(name: bytes, body: bytes = b"") -> bytes:
     return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 
 
-def tiff(tags: list[tuple[int, int, int, int]], body: bytes = b"") -> bytes:
+Tag = tuple[int, int, int, int]
+"""The number of a tag of TIFF, its type, the count of its values, and its value or their place."""
+
+
+def tiff(tags: Sequence[Tag], body: bytes = b"") -> bytes:
     """Return a little-endian TIFF of one directory; offsets of 0 are replaced by the start of
     `body`.
     """
     start = 8 + 2 + 12 * len(tags) + 4
     entries = b"".join(
         struct.pack("<HHII", tag, kind, n, start if tag in (273, 324) and n == 1 else value)
-        for tag, kind, n, value in tags
+        for tag, kind, n, value in sorted(tags, key=itemgetter(0))
     )
     return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + body
 
 
-def _grey(width: int, height: int, compression: int = 1) -> list[tuple[int, int, int, int]]:
+def _tags(width: int, height: int, compression: int = 1, n: int = 1, bits: int = 8) -> list[Tag]:
+    """Return the tags of an image of `n` samples a pixel, which are grey, RGB or RGBA."""
     return [
-        *((256, 4, 1, width), (257, 4, 1, height), (258, 3, 1, 8), (259, 3, 1, compression)),
-        *((262, 3, 1, 1), (277, 3, 1, 1)),
+        *((256, 4, 1, width), (257, 4, 1, height), (258, 3, 1, bits), (259, 3, 1, compression)),
+        *(
+            (262, 3, 1, 2 if n in (3, 4) else 1),
+            (277, 3, 1, n),
+            *([(338, 3, 1, 2)] if n == 4 else []),
+        ),
     ]
 
 
-def tiff_of_one_giant_tile(side: int = 20_000) -> bytes:
-    """Return 64 × 64 pixels in one tile of `side` × `side`."""
-    body = zlib.compress(bytes(side * side), 1)
-    where = [(322, 4, 1, side), (323, 4, 1, side), (324, 4, 1, 0), (325, 4, 1, len(body))]
-    return tiff(_grey(64, 64, 8) + where, body)
+def large_tile(
+    side: int, tile: int, samples: int = 3, bits: int = 8, beside: Sequence[Tag] = ()
+) -> bytes:
+    """Return a picture of `side` by `side` in one tile of `tile` by `tile`; `beside` are further
+    tags.
+    """
+    body = zlib.compress(bytes(tile * tile * samples * bits // 8), 1)
+    where = [(322, 4, 1, tile), (323, 4, 1, tile), (324, 4, 1, 0), (325, 4, 1, len(body))]
+    return tiff([*_tags(side, side, 8, samples, bits), *where, *beside], body)
+
+
+def huge_strip() -> bytes:
+    """Return a picture of 64 by 64 in one strip of 1 GB that announces a hundred million rows."""
+    packer = zlib.compressobj(9)
+    body = b"".join(packer.compress(bytes(1_000_000)) for _ in range(1000)) + packer.flush()
+    where = [(273, 4, 1, 0), (278, 4, 1, 100_000_000), (279, 4, 1, len(body))]
+    return tiff([*_tags(64, 64, 8, 3), *where], body)
 
 
 def tiff_of_strips(n: int = 700_000) -> bytes:
     """Return an image of `n` rows with a strip for each; all strips are the same byte."""
     offset = 8 + 2 + 12 * 9 + 4
     where = [(273, 4, n, offset), (278, 4, 1, 1), (279, 4, n, offset)]
-    return tiff(_grey(8, n) + where, np.full(n, 8, "<u4").tobytes())
+    return tiff(_tags(8, n) + where, np.full(n, 8, "<u4").tobytes())
 
 
 def tiff_of_samples() -> bytes:
     """Return an image that announces 65,535 samples for each pixel."""
-    tags = [
-        (tag, kind, n, 65_535 if tag == 277 else value) for tag, kind, n, value in _grey(64, 64)
-    ]
-    return tiff([*tags, (273, 4, 1, 0), (279, 4, 1, 100)], bytes(100))
+    return tiff([*_tags(64, 64, n=65_535), (273, 4, 1, 0), (279, 4, 1, 100)], bytes(100))
 
 
 def jpeg_of_scans(scans: int = 90, side: int = 7000) -> bytes:
@@ -176,6 +195,25 @@ def in_first_scan(data: bytes) -> bytes:
     header = whole.index(b"\xff\xda") + 2
     start = header + int.from_bytes(whole[header : header + 2], "big")
     return whole[:start] + data + whole[start:]
+
+
+def profile_of_stages(stages: int = 100, segments: int = 270) -> bytes:
+    """Return a colour profile of 9 kB that LittleCMS evaluates for 19 s.
+
+    It has one element of three curves of many segments, named as each of its stages
+    (multiProcessElementsType of ICC.1:2022, section 10.16).
+    """
+    segment = b"parf" + bytes(4) + struct.pack(">HH4f", 0, 0, 1.1, 1.0, 0.0, 0.0)
+    breaks = [number / segments for number in range(1, segments)]
+    curve = b"curf" + bytes(4) + struct.pack(f">HH{len(breaks)}f", segments, 0, *breaks)
+    curve += segment * segments
+    curves = b"cvst" + bytes(4) + struct.pack(">HH", 3, 3)
+    curves += struct.pack(">II", len(curves) + 24, len(curve)) * 3 + curve
+    table = struct.pack(">II", 16 + 8 * stages, len(curves)) * stages
+    element = b"mpet" + bytes(4) + struct.pack(">HHI", 3, 3, stages) + table + curves
+    tags = struct.pack(">I4sII", 1, b"D2B1", 144, len(element))
+    head = struct.pack(">I4sI", 144 + len(element), bytes(4), 0x04300000) + b"mntrRGB XYZ "
+    return head.ljust(36, b"\0") + b"acsp" + bytes(88) + tags + element
 
 
 REFUSED: dict[str, Callable[[], bytes]] = {

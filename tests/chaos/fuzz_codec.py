@@ -117,7 +117,7 @@ def drawn() -> list[bytes]:
     for compression in ("group3", "group4"):
         add("1", "TIFF", compression=compression)
     add("RGB", "TIFF", big_tiff=True, exif=exif)
-    seeds.append(hostile.tiff_of_one_giant_tile(64))
+    seeds.append(hostile.large_tile(64, 64))
     webp: tuple[dict[str, Any], ...] = ({"lossless": True}, {"exif": exif}, {"quality": 30})
     for options in webp:
         add("RGBA", "WEBP", **options)

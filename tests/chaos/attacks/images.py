@@ -16,7 +16,6 @@ from PIL import Image
 from tests import hostile
 from tests.chaos.harness.attack import Steps, Target
 from tests.chaos.harness.http import ask_all, post
-from tests.chaos.hostile.tiff import huge_strip
 from tests.pictures import encoded, jpeg
 
 LASTING = 5.0
@@ -37,7 +36,7 @@ FILES: dict[str, tuple[str, int, Build]] = {
         hostile.jpeg_of_scans,
     ),
     "png_text_bomb": ("PNG whose texts are 1 GB when opened", 4, hostile.png_of_text_bombs),
-    "tiff_huge_strip": ("TIFF of 64 x 64 with a strip of 1 GB", 2, huge_strip),
+    "tiff_huge_strip": ("TIFF of 64 x 64 with a strip of 1 GB", 2, hostile.huge_strip),
     "avif_lying_size": ("AVIF of 64 x 64 with a frame of 7000 x 7000", 4, hostile.avif_lying_size),
     "accepted_jpegs": ("Eight flat JPEGs of 7000 x 7000", 8, partial(flat, "JPEG")),
 }

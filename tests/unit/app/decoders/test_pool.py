@@ -27,9 +27,8 @@ from models.domain.errors import (
     UnsupportedMedia,
 )
 from models.domain.image import Image, Pixels
-from tests.chaos.hostile.tiff import large_tile
 from tests.decoder_pool import LIMITS, drawn, pool_of
-from tests.hostile import avif_lying_size
+from tests.hostile import avif_lying_size, large_tile
 from tests.pictures import HEIF, as_image, png
 from tests.server import PATIENCE, gone
 
@@ -464,5 +463,5 @@ async def test_a_process_gives_the_memory_of_a_large_image_back() -> None:
 
 
 def without_pixels(tiff: bytes) -> bytes:
-    """Return a TIFF whose compressed pixels, which begin at byte 8, are broken."""
-    return tiff[:8] + b"broken" + tiff[14:]
+    """Return a TIFF with a wrong head of its compressed pixels."""
+    return tiff.replace(b"\x78\x01", b"no", 1)

@@ -26,9 +26,7 @@ from models.codec.metadata import MAX_BLOCK, MAX_BYTES, MAX_ENTRIES
 from models.domain.errors import TooManyPixels, Undecodable
 from models.settings import Settings
 from tests import hostile
-from tests.chaos.hostile.profiles import of_stages
-from tests.chaos.hostile.tiff import large_tile
-from tests.hostile import in_first_scan, segment
+from tests.hostile import in_first_scan, large_tile, profile_of_stages, segment
 from tests.memory import traced
 from tests.pictures import drawing, jpeg
 from tests.pictures import encoded as file_of
@@ -191,7 +189,7 @@ def test_a_profile_that_is_no_matrix_for_certain_is_a_doubt() -> None:
         SRGB[:200],
         SRGB[:-1],
         SRGB + bytes(MAX_PROFILE),
-        of_stages(),
+        profile_of_stages(),
         changed(12, b"link"),
         changed(12, b"nmcl"),
         changed(16, b"CMYK"),
@@ -203,14 +201,14 @@ def test_a_profile_that_is_no_matrix_for_certain_is_a_doubt() -> None:
         changed(entry(b"rTRC") + 4, struct.pack(">II", (1 << 32) - 1, (1 << 32) - 1)),
     ]:
         assert not is_matrix_profile(profile)
-    for profile in [changed(entry(b"cprt"), b"A2B0"), of_stages(), bytes(200)]:
+    for profile in [changed(entry(b"cprt"), b"A2B0"), profile_of_stages(), bytes(200)]:
         data = file_of(drawing(40, 30), icc_profile=profile)
         assert open_plain(data, max_pixels=LIMIT) is None, "a thread opens it"
 
 
 def test_an_image_with_a_profile_of_stages_counts_as_expensive() -> None:
     for profile, expensive in (
-        (of_stages(), True),
+        (profile_of_stages(), True),
         (SRGB, False),
         (bytes(200), False),
         (b"", False),
@@ -239,7 +237,7 @@ def test_a_strip_is_counted_beside_its_image_and_a_jpeg_in_it_with_four_bytes_a_
 
 
 def test_the_first_of_two_equal_tags_counts_as_in_libtiff() -> None:
-    data = large_tile(64, 1024, 1, 8, beside=[(322, 4, [64]), (323, 4, [64])])
+    data = large_tile(64, 1024, 1, 8, beside=[(322, 4, 1, 64), (323, 4, 1, 64)])
     assert open_file(data, max_pixels=LIMIT).memory > 1024 * 1024
 
 
