@@ -68,13 +68,6 @@ def test_hadolint_has_nothing_to_say_about_the_dockerfile() -> None:
     assert (found.returncode, found.stdout) == (0, "")
 
 
-def test_plain_up_starts_one_service_on_every_gpu() -> None:
-    started = {name: each for name, each in services().items() if "profiles" not in each}
-    every = [{"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}]
-    assert started.keys() == {"darkroom"}
-    assert started["darkroom"]["deploy"]["resources"]["reservations"]["devices"] == every
-
-
 def test_the_settings_file_of_compose_names_only_settings() -> None:
     for service in services().values():
         (file,) = (re.sub(r"\$\{\w+:-(.*)\}", r"\1", each) for each in service["env_file"])
@@ -124,33 +117,6 @@ def test_the_baked_weights_are_the_published_ones_in_the_place_they_are_looked_f
     (checked,) = [rest for rest in arguments("RUN") if "sha256sum" in rest]
     assert f'echo "{published.sha256}  {published.filename}"' in checked
     assert f"/mnt/{published.filename} ." in checked
-
-
-def test_the_gpu_image_has_compiled_kernels_in_the_folder_that_workers_look_into() -> None:
-    stage, found = "", []
-    for keyword, rest in instructions():
-        stage = rest.split(" AS ")[1] if keyword == "FROM" else stage
-        if keyword == "RUN" and rest == '["darkroom", "kernels"]':
-            found.append(stage)
-    assert found == ["gpu"]
-    assert "DARKROOM_CACHE_FOLDER" in image_environment()
-
-
-def test_every_service_keeps_what_it_compiles_and_its_jobs_in_volumes_of_its_user() -> None:
-    (data,) = {each["environment"]["DARKROOM_DATA_FOLDER"] for each in services().values()}
-    cache = f"{image_environment()['XDG_CACHE_HOME']}/darkroom"
-    for volume, folder, mode in (("cache", cache, ""), ("data", data, " --mode=700")):
-        assert all(f"{volume}:{folder}" in each["volumes"] for each in services().values())
-        assert volume in yaml.safe_load(COMPOSE_FILE.read_text())["volumes"]
-        assert folders_of_the_user()[folder] == mode
-
-
-def folders_of_the_user() -> dict[str, str]:
-    """Return the folders that the image has for the user it runs as, with their further options."""
-    user = next(iter(arguments("USER"))).split(":")[0]
-    made = rf"install --directory --owner={user} --group={user}((?: --mode=\d+)?) (\S+)"
-    found = (each for rest in arguments("RUN") for each in re.findall(made, rest))
-    return {folder: options for options, folder in found}
 
 
 def test_everything_copied_into_the_build_exists() -> None:

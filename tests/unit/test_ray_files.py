@@ -69,17 +69,3 @@ def test_a_replica_has_four_batches_of_images_and_is_full_at_two() -> None:
         workers = deployments(configurations()[number])["workers"]
         assert workers["max_ongoing_requests"] == FULL_BATCHES * batch
         assert workers["autoscaling_config"]["target_ongoing_requests"] == 2 * batch
-
-
-def test_a_replica_fits_into_a_pod_of_its_group() -> None:
-    groups = {
-        each["groupName"]: each for each in ray_service()["rayClusterConfig"]["workerGroupSpecs"]
-    }
-    found = deployments(configurations()[1])
-    for group, name in (("front-ends", "front_ends"), ("gpus", "workers")):
-        (container,) = groups[group]["template"]["spec"]["containers"]
-        wanted = found[name]["ray_actor_options"]
-        requests = container["resources"]["requests"]
-        assert int(requests["cpu"]) >= wanted["num_cpus"]
-        assert int(requests.get("nvidia.com/gpu", 0)) == wanted.get("num_gpus", 0)
-        assert groups[group]["maxReplicas"] >= found[name]["autoscaling_config"]["max_replicas"]
