@@ -50,6 +50,9 @@ serve: .venv/.runtime-$(RUNTIME)
 PARALLEL = -n auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 TESTS = tests/e2e tests/unit/workers tests/unit tests/contract tests/gpu clients/python/tests
 
+# Images of containers often set it: then each process that a test starts compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 test: install
 	$(BIN)/pytest $(PARALLEL) $(TESTS)
 
