@@ -1,7 +1,5 @@
 """Starts that fail half way, and the status of a worker that came back."""
 
-import asyncio
-
 import pytest
 
 from app import main
@@ -10,7 +8,7 @@ from models.settings import Settings
 from workers.backends.in_process import LocalBackend
 
 
-def test_a_failure_late_in_the_start_stops_the_worker_that_was_started(
+async def test_a_failure_late_in_the_start_stops_the_worker_that_was_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     closed: list[LocalBackend] = []
@@ -25,11 +23,7 @@ def test_a_failure_late_in_the_start_stops_the_worker_that_was_started(
 
     monkeypatch.setattr(LocalBackend, "aclose", noted)
     monkeypatch.setattr(main, "Pipeline", fail)
-
-    async def test() -> None:
-        with pytest.raises(RuntimeError, match="no room for the pipeline"):
-            await main.start_service(Settings(), Metrics(), private=main.Private(False, False))
-
-    asyncio.run(test())
+    with pytest.raises(RuntimeError, match="no room for the pipeline"):
+        await main.start_service(Settings(), Metrics(), private=main.Private(False, False))
     (backend,) = closed
     assert not backend.load().alive

@@ -4,7 +4,6 @@ A profiler notes, for every function that one request enters on the event loop, 
 room that called it. docs/architecture.md says what comes of it.
 """
 
-import asyncio
 import inspect
 import json
 import sys
@@ -134,25 +133,24 @@ FRAMED = (len(PHOTO).to_bytes(4, "big") + PHOTO) * 2
         ("/classify", LINES | {"content_type": "application/x-length-delimited"}, FRAMED),
     ],
 )
-def test_a_later_room_never_calls_an_earlier_one(
+async def test_a_later_room_never_calls_an_earlier_one(
     path: str, headers: dict[str, str], body: bytes
 ) -> None:
-    calls, status = asyncio.run(walk_of(path, body, **headers))
+    calls, status = await walk_of(path, body, **headers)
     assert status == 200
     assert {("pipeline", "workers")} <= {*calls}
     assert {*ROOMS} - {"fetch", "server", "admission"} <= {room for call in calls for room in call}
     assert backward(calls) == []
 
 
-def test_inference_requests_walk_the_same_way() -> None:
+async def test_inference_requests_walk_the_same_way() -> None:
     outputs = [{"name": "SCORES", "parameters": {"classification": 1}}]
     raw = len(PHOTO).to_bytes(4, "little") + PHOTO
     given: dict[str, object] = {"name": "IMAGE", "datatype": "BYTES", "shape": [1]}
     given["parameters"] = {"binary_data_size": len(raw)}
     head = json.dumps({"inputs": [given], "outputs": outputs}).encode()
     path, length = "/v2/models/resnet18/infer", str(len(head))
-    walk = walk_of(path, head + raw, inference_header_content_length=length)
-    calls, status = asyncio.run(walk)
+    calls, status = await walk_of(path, head + raw, inference_header_content_length=length)
     assert status == 200
     assert {room for call in calls for room in call} == {*ROOMS} - {"fetch", "server"}
     assert backward(calls) == []

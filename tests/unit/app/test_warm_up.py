@@ -15,7 +15,7 @@ from tests.in_process import answer, served
 from workers.operations import Classify, FilterChain
 
 
-def test_every_request_of_the_warm_up_is_answered_and_none_is_counted(
+async def test_every_request_of_the_warm_up_is_answered_and_none_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(warm_up, "SECONDS", {True: 0.01})
@@ -24,18 +24,14 @@ def test_every_request_of_the_warm_up_is_answered_and_none_is_counted(
     engine = FakeEngine(
         answer=answer, on_launch=lambda jobs: asked.update(type(job.operation) for job in jobs)
     )
-
-    async def test() -> str:
-        async with served(engine) as app:
-            service: Service = app.state.service
-            keys = service.keys = ApiKeys(tmp_path / "keys")
-            service.admission.rate = Rate(1, 1)
-            assert set(await warm_up.warm_up(app)) == {200}
-            assert service.keys is keys
-            await asyncio.sleep(0.05)  # until observations would be written
-            return generate_latest(service.metrics.snapshot()).decode()
-
-    text = asyncio.run(test())
+    async with served(engine) as app:
+        service: Service = app.state.service
+        keys = service.keys = ApiKeys(tmp_path / "keys")
+        service.admission.rate = Rate(1, 1)
+        assert set(await warm_up.warm_up(app)) == {200}
+        assert service.keys is keys
+        await asyncio.sleep(0.05)  # until observations would be written
+        text = generate_latest(service.metrics.snapshot()).decode()
     assert asked == {Classify, FilterChain}
     assert "darkroom_images_total{" not in text
 

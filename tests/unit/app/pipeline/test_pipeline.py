@@ -99,15 +99,14 @@ class Held:
 
 
 @pytest.mark.parametrize("in_background", [True, False])
-def test_a_server_that_gives_its_requests_up_ends_no_image_of_a_job(in_background: bool) -> None:
-    async def scenario() -> None:
-        deadline = Deadline.after(100, asyncio.get_running_loop().time())
-        with timeout_of(cast(Permit, Held(in_background, deadline))):
-            alarms().end()
-            await asyncio.sleep(0)
-
-    with nullcontext() if in_background else pytest.raises(TimeoutError):
-        asyncio.run(scenario())
+async def test_a_server_that_gives_its_requests_up_ends_no_image_of_a_job(
+    in_background: bool,
+) -> None:
+    deadline = Deadline.after(100, asyncio.get_running_loop().time())
+    given_up = nullcontext() if in_background else pytest.raises(TimeoutError)
+    with given_up, timeout_of(cast(Permit, Held(in_background, deadline))):
+        alarms().end()
+        await asyncio.sleep(0)
 
 
 class Works:

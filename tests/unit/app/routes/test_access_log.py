@@ -75,22 +75,19 @@ async def test_an_answer_that_was_dropped_is_told_of_before_it_begins_and_is_no_
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_a_request_that_a_server_cancels_at_its_end_is_answered(ended: bool) -> None:
+async def test_a_request_that_a_server_cancels_at_its_end_is_answered(ended: bool) -> None:
     async def waiting(_scope: Scope, _receive: Receive, _send: Send) -> None:
         await asyncio.Event().wait()
 
-    async def scenario() -> None:
-        request = asyncio.create_task(sent(waiting, Metrics()))
-        await asyncio.sleep(0)
-        if ended:
-            alarms().end()
-        request.cancel()
-        await asyncio.wait([request])
-        assert request.cancelled() is not ended
-        if ended:
-            assert request.result()[0]["status"] == 503
-
-    asyncio.run(scenario())
+    request = asyncio.create_task(sent(waiting, Metrics()))
+    await asyncio.sleep(0)
+    if ended:
+        alarms().end()
+    request.cancel()
+    await asyncio.wait([request])
+    assert request.cancelled() is not ended
+    if ended:
+        assert request.result()[0]["status"] == 503
 
 
 @pytest.mark.parametrize(

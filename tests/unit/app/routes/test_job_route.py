@@ -1,7 +1,7 @@
 """`/jobs` answers what clients can act on: 503 for a database that fails, 404 for odd ids."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,14 +15,12 @@ from sqlalchemy import text
 from app import service
 from app.jobs.files import DataFolder
 from app.jobs.jobs import Jobs
-from app.jobs.store import Database, Job, JobStore, State
+from app.jobs.store import Database, JobStore, State
 from app.routes import jobs as routes
 from app.routes import middleware
 from app.telemetry.metrics import Metrics
 from models.settings import Settings
 from tests.job_store import job
-
-Scenario = Callable[[httpx.AsyncClient, JobStore], Awaitable[None]]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -34,36 +32,30 @@ def url(request: pytest.FixtureRequest) -> str | None:
     return found
 
 
-def with_a_job(url: str | None, folder: Path, scenario: Scenario) -> None:
-    """Run a scenario with a client of the routes, which have the finished job `1`."""
-    database = Database(url, folder)
-
-    async def run() -> None:
-        store = JobStore(database, 100.0)
-        jobs: Any = SimpleNamespace(store=store, folder=DataFolder(folder))
-        jobs.results = partial(Jobs.results, jobs)
-        await store.add(ended("1"), [])
-        app = FastAPI()
-        app.include_router(routes.router)
-        fake = SimpleNamespace(jobs=jobs, keys=None)
-        middleware.install(app, APIRouter(), Settings(), Metrics())
-        app.dependency_overrides[service._service] = lambda: fake
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            await scenario(client, store)
-
+@asynccontextmanager
+async def with_a_job(
+    url: str | None, folder: Path
+) -> AsyncIterator[tuple[httpx.AsyncClient, JobStore]]:
+    """Yield a client of the routes, and their store with the finished job `1`."""
+    store = JobStore(Database(url, folder), 100.0)
+    jobs: Any = SimpleNamespace(store=store, folder=DataFolder(folder))
+    jobs.results = partial(Jobs.results, jobs)
+    await store.add(job("1", "127.0.0.1", total=0, state=State.SUCCEEDED), [])
+    app = FastAPI()
+    app.include_router(routes.router)
+    fake = SimpleNamespace(jobs=jobs, keys=None)
+    middleware.install(app, APIRouter(), Settings(), Metrics())
+    app.dependency_overrides[service._service] = lambda: fake
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     try:
-        asyncio.run(run())
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            yield client, store
     finally:
-        database.close()
+        store.database.close()
 
 
-def ended(id_: str) -> Job:
-    return job(id_, "127.0.0.1", total=0, state=State.SUCCEEDED)
-
-
-def test_a_database_that_fails_is_unavailable(url: str | None, tmp_path: Path) -> None:
-    async def scenario(client: httpx.AsyncClient, store: JobStore) -> None:
+async def test_a_database_that_fails_is_unavailable(url: str | None, tmp_path: Path) -> None:
+    async with with_a_job(url, tmp_path) as (client, store):
         assert (await client.get("/jobs/1")).status_code == 200
         gone = text("ALTER TABLE darkroom_jobs RENAME TO gone")
         await store.database.run(lambda connection: connection.execute(gone))
@@ -71,10 +63,10 @@ def test_a_database_that_fails_is_unavailable(url: str | None, tmp_path: Path) -
         assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
         assert int(answer.headers["Retry-After"]) >= 1
 
-    with_a_job(url, tmp_path, scenario)
 
-
-def test_odd_numbers_and_ids_are_no_faults_of_the_server(url: str | None, tmp_path: Path) -> None:
+async def test_odd_numbers_and_ids_are_no_faults_of_the_server(
+    url: str | None, tmp_path: Path
+) -> None:
     paths = {
         f"/jobs/1/results?offset={2**63}": 200,
         f"/jobs/1/results?offset={2**70}&limit={2**70}": 200,
@@ -82,8 +74,5 @@ def test_odd_numbers_and_ids_are_no_faults_of_the_server(url: str | None, tmp_pa
         "/jobs?before=%00": 200,
         "/jobs?before=1%00": 200,
     }
-
-    async def scenario(client: httpx.AsyncClient, _: JobStore) -> None:
+    async with with_a_job(url, tmp_path) as (client, _):
         assert {path: (await client.get(path)).status_code for path in paths} == paths
-
-    with_a_job(url, tmp_path, scenario)
