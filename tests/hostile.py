@@ -19,9 +19,10 @@ def small(format_: str, size: tuple[int, int] = (16, 16), **options: object) -> 
     return file.getvalue()
 
 
-def chunk(name: bytes, body: bytes = b"") -> bytes:
-    """Return a PNG chunk with its checksum."""
-    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+def chunk(name: bytes, body: bytes = b"", *, wrong: bool = False) -> bytes:
+    """Return a PNG chunk with its checksum, or a `wrong` one."""
+    checksum = zlib.crc32(name + body) ^ wrong
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", checksum)
 
 
 Tag = tuple[int, int, int, int]

@@ -1,12 +1,11 @@
 """A whole server without a network or a network of weights: requests are ASGI calls in a test."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import httpx
 import pytest
 from fastapi import FastAPI
-from starlette.types import Message
 
 from app import main
 from app.main import Executor
@@ -51,32 +50,9 @@ async def served(engine: FakeEngine | None = None) -> AsyncIterator[FastAPI]:
         await main.stop_service(service)
 
 
-async def ask(app: FastAPI, path: str, body: bytes, **headers: str) -> int:
-    """Post a body; return the status. Underscores in names of headers are hyphens."""
-    sent = list[Message]()
-    scope = {
-        "type": "http",
-        "app": app,
-        "method": "POST",
-        "path": path.split("?", 1)[0],
-        "query_string": path.partition("?")[2].encode(),
-        "headers": [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()],
-        "client": ("127.0.0.1", 1),
-    }
-    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
-
-    async def receive() -> Message:
-        if (message := next(messages, None)) is not None:
-            return message
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    await app(scope, receive, send)
-    status: int = sent[0]["status"]
-    return status
+def client_of(app: FastAPI) -> httpx.AsyncClient:
+    """Return a client of an application, whose requests are calls in this process."""
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
 
 
 async def _done(executor: Executor) -> Executor:

@@ -171,17 +171,6 @@ def held(release: asyncio.Event, data: bytes = b"") -> Answer:
     return answer
 
 
-def stalled() -> Answer:
-    """Return a head and some bytes, then nothing more."""
-
-    async def answer(exchange: Exchange) -> None:
-        await exchange.head(200, Content_Length=1000)
-        await exchange.send(b"some")
-        await exchange.until_gone()
-
-    return answer
-
-
 def after(seconds: float, then: Answer) -> Answer:
     """Return a slow answer; the delay is a property of the origin, not synchronisation."""
 
@@ -193,7 +182,7 @@ def after(seconds: float, then: Answer) -> Answer:
 
 
 def drip(seconds: float) -> Answer:
-    """Return one byte every few moments, for longer than a client waits."""
+    """Return one byte after each pause, for longer than a client waits."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.head(200, Content_Length=50_000)

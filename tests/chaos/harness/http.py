@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
+from tests.bench.load import raw_post
 from tests.chaos.harness.attack import Outcome, Target
 
 EXCERPT = 300
@@ -14,12 +15,8 @@ _PIECE = 1 << 18
 
 
 def post(path: str, body: bytes, kind: str = "application/octet-stream", more: str = "") -> bytes:
-    """Return a well-formed POST; `more` is further header lines, each with its line end."""
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\n{more}"
-        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + body
+    """Return a POST that ends its connection; `more` is further lines of its head."""
+    return raw_post(path, body, kind, f"{more}Connection: close\r\n")
 
 
 def connect(target: Target, timeout: float = 30.0) -> socket.socket:

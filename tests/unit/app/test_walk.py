@@ -15,7 +15,7 @@ from types import FrameType
 import pytest
 
 from app import main
-from tests.in_process import ask, served
+from tests.in_process import client_of, served
 from tests.pictures import jpeg
 from tests.unit.app.archives.test_reading import zipped
 
@@ -109,10 +109,11 @@ PHOTO = jpeg(1, 64, 48)
 
 async def walk_of(path: str, body: bytes = PHOTO, **headers: str) -> tuple[list[Call], int]:
     """Return the calls between rooms while a body is answered, and the status of its answer."""
-    async with served() as app:
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with served() as app, client_of(app) as client:
         with walking() as calls:
-            status = await ask(app, path, body, **headers)
-    return calls, status
+            reply = await client.post(path, content=body, headers=given)
+    return calls, reply.status_code
 
 
 RAW = {"content_type": "image/jpeg"}

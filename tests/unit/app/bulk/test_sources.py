@@ -1,9 +1,8 @@
 """The sources that folders and patterns stand for."""
 
+import gzip
 import io
 import os
-import tarfile
-import zipfile
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from app.bulk.errors import WrongUsage
 from app.bulk.sources import SourceList, Sources
 from app.bulk.walk import Choice, Source
 from tests.pictures import jpeg, png
+from tests.unit.app.archives.test_reading import tarred, zipped
 
 
 def expanded(
@@ -199,9 +199,7 @@ def test_a_folder_without_an_image_tells_why(tmp_path: Path) -> None:
 
 
 def test_members_of_archives_are_known_by_their_content_too(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "all.zip", "w") as packed:
-        packed.writestr("in/IMG_1.HEIC", jpeg())
-        packed.writestr("notes.txt", "words")
+    (tmp_path / "all.zip").write_bytes(zipped({"in/IMG_1.HEIC": jpeg(), "notes.txt": b"words"}))
     sources = Sources([str(tmp_path / "all.zip")])
     assert names(sources, tmp_path) == ["all.zip/in/IMG_1.HEIC"]
     assert f"{tmp_path}/all.zip/notes.txt" in str(sources.left_out)
@@ -220,22 +218,13 @@ def test_a_byte_order_mark_of_a_list_is_skipped(
 
 
 FILES = {"a.jpg": b"one", "in/b.png": b"two", "notes.txt": b"three"}
+PACKED = {"all.zip": zipped(FILES), "all.TAR.GZ": gzip.compress(tarred(FILES.items()))}
 
 
-def zipped(path: Path) -> Path:
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in FILES.items():
-            archive.writestr(name, content)
-    return path
-
-
-def tarred(path: Path) -> Path:
-    with tarfile.open(path, "w:gz") as archive:
-        for name, content in FILES.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return path
+def packed(folder: Path, name: str = "all.zip") -> Path:
+    """Write an archive of FILES."""
+    (folder / name).write_bytes(PACKED[name])
+    return folder / name
 
 
 def content(source: Source, limit: int) -> contents.Content:
@@ -243,10 +232,9 @@ def content(source: Source, limit: int) -> contents.Content:
     return contents.content(source.name, partial(source.load, limit))
 
 
-@pytest.mark.parametrize(("make", "name"), [(zipped, "all.zip"), (tarred, "all.TAR.GZ")])
-def test_members_are_sources_with_their_contents(make: object, name: str, tmp_path: Path) -> None:
-    assert callable(make)
-    path = make(tmp_path / name)
+@pytest.mark.parametrize("name", PACKED)
+def test_members_are_sources_with_their_contents(name: str, tmp_path: Path) -> None:
+    path = packed(tmp_path, name)
     sources = Sources([str(path)])
     assert not sources.are_named
     assert sources.count() == 2
@@ -257,18 +245,18 @@ def test_members_are_sources_with_their_contents(make: object, name: str, tmp_pa
 
 
 def test_members_are_chosen_like_files_of_folders(tmp_path: Path) -> None:
-    sources = Sources([str(zipped(tmp_path / "all.zip"))], Choice(("in/*", "*.txt"), ("b*",)))
+    sources = Sources([str(packed(tmp_path))], Choice(("in/*", "*.txt"), ("b*",)))
     assert [each.place for each in sources] == ["notes.txt"]
 
 
 def test_a_member_over_the_limit_is_an_error_of_its_own(tmp_path: Path) -> None:
-    sources = Sources([str(zipped(tmp_path / "all.zip"))])
+    sources = Sources([str(packed(tmp_path))])
     reads = [content(each, 2) for each in sources]
     assert ["has 3 bytes" in str(each) for each in reads] == [True, True]
 
 
 def test_a_damaged_tar_has_the_images_before_the_damage_and_an_error(tmp_path: Path) -> None:
-    path = tarred(tmp_path / "all.tar.gz")
+    path = packed(tmp_path, "all.TAR.GZ")
     path.write_bytes(path.read_bytes()[:-30])
     *_, last = (content(each, 1 << 20) for each in Sources([str(path)]))
     assert "damaged" in str(last)

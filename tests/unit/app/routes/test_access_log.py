@@ -4,7 +4,6 @@ import asyncio
 import logging
 from types import SimpleNamespace
 
-import httpx
 import pytest
 from fastapi import FastAPI
 from starlette.responses import Response
@@ -18,6 +17,7 @@ from models.domain.alarms import alarms
 from models.domain.errors import Cancelled, Overloaded
 from models.settings import Settings
 from tests.asgi import body_of
+from tests.in_process import client_of
 
 SCOPE: Scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
 
@@ -112,8 +112,7 @@ async def test_every_answer_has_an_id_and_an_error_is_a_problem(
     monkeypatch.setattr(image_route, "client_name", refuse)
     service = SimpleNamespace(metrics=Metrics(), settings=Settings())
     monkeypatch.setattr(image_route, "service_in", lambda _scope: service)
-    transport = httpx.ASGITransport(create_app(Settings()))
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+    async with client_of(create_app(Settings())) as client:
         reply = await client.request(method, path)
     assert (reply.status_code, reply.headers.get("Allow")) == (status, allow)
     is_problem = reply.headers.get("Content-Type") == "application/problem+json"

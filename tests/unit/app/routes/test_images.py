@@ -2,11 +2,10 @@
 
 import json
 
-import httpx
 import pytest
 
 from models.settings import Settings
-from tests.in_process import served
+from tests.in_process import client_of, served
 from tests.pictures import jpeg
 
 
@@ -14,10 +13,8 @@ from tests.pictures import jpeg
 async def test_each_part_of_an_image_counts_as_an_image(more: int) -> None:
     parts = Settings().max_images_per_request // 2 + more
     versions = json.dumps([{"ops": [{"name": "invert"}]}] * (parts - 1))
-    async with served() as app:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            files = [("files", ("a.jpg", jpeg()))] * 2
-            reply = await client.post("/process", files=files, data={"versions": versions})
+    files = [("files", ("a.jpg", jpeg()))] * 2
+    async with served() as app, client_of(app) as client:
+        reply = await client.post("/process", files=files, data={"versions": versions})
     assert reply.status_code == (413 if more else 200)
     assert ("labels or versions each count as" in reply.text) is bool(more)

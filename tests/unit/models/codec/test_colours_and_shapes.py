@@ -16,6 +16,7 @@ from models.codec.colour import cicp_profile
 from models.codec.containers import clean_aperture
 from models.domain.errors import Undecodable, UnsupportedMedia
 from models.domain.image import Pixels
+from tests.hostile import chunk
 from tests.pictures import as_image, drawing, encoded, exif
 
 LIMIT = 1_000_000
@@ -37,11 +38,6 @@ def pixels(data: bytes) -> Pixels:
 
 def row(colours: Sequence[Sequence[int]]) -> NDArray[np.uint8]:
     return np.array([colours], np.uint8)
-
-
-def chunk(name: bytes, content: bytes, *, wrong: bool = False) -> bytes:
-    checksum = zlib.crc32(name + content) ^ wrong
-    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", checksum)
 
 
 def png(

@@ -1,14 +1,12 @@
 """`darkroom health` against a server that answers what the test says."""
 
 import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from app.cli.commands.health import table
 from app.cli.parser import run
+from clients.python.tests.scripted import scripted, sends
 from models.exit_codes import ExitCode
 from tests.ports import free_port
 
@@ -28,45 +26,16 @@ LOST = {
 }
 
 
-class Server(ThreadingHTTPServer):
-    """A server that answers every request with the same status and body."""
-
-    answer = (200, b"")
-
-
-class Answers(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        assert isinstance(self.server, Server)
-        status, body = self.server.answer
-        assert self.path.endswith("/readyz?verbose")
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_words: object) -> None:
-        pass
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield made
-    made.shutdown()
-    thread.join()
-    made.server_close()
-
-
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
 
 
-def asked(server: Server, status: int, body: bytes, *flags: str) -> int:
-    server.answer = (status, body)
-    return run(["health", f"http://127.0.0.1:{server.server_address[1]}", *flags])
+def asked(status: int, body: bytes, *flags: str) -> int:
+    with scripted(sends(body, status=status)) as server:
+        code = run(["health", server.url, *flags])
+        assert [each.path for each in server.requests] == ["/readyz?verbose"]
+    return code
 
 
 @pytest.mark.parametrize(
@@ -88,15 +57,14 @@ def test_an_answer_is_told_in_words(
     body: str,
     code: ExitCode,
     words: str,
-    server: Server,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert asked(server, status, body.encode()) == code
+    assert asked(status, body.encode()) == code
     assert words in capsys.readouterr().out
 
 
-def test_json_is_one_line(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    assert asked(server, 200, json.dumps(READY).encode(), "--json") == ExitCode.OK
+def test_json_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(200, json.dumps(READY).encode(), "--json") == ExitCode.OK
     (line,) = capsys.readouterr().out.splitlines()
     found = json.loads(line)
     assert (found["ready"], found["state"], found["details"]) == (True, "ok", READY)
