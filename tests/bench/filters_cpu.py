@@ -108,16 +108,9 @@ def _magnitude(p: Pixels, x: Peer, y: Peer) -> object:
     return _colour(cv2.convertScaleAbs(cv2.magnitude(across, down)))
 
 
-def _sobel(p: Pixels) -> object:
+def _derived(p: Pixels, operator: Callable[..., object]) -> object:
     def along(dx: int, dy: int) -> Peer:
-        return lambda light: cv2.Sobel(light, cv2.CV_32F, dx, dy, borderType=REPLICATE)
-
-    return _magnitude(p, along(1, 0), along(0, 1))
-
-
-def _scharr(p: Pixels) -> object:
-    def along(dx: int, dy: int) -> Peer:
-        return lambda light: cv2.Scharr(light, cv2.CV_32F, dx, dy, borderType=REPLICATE)
+        return lambda light: operator(light, cv2.CV_32F, dx, dy, borderType=REPLICATE)
 
     return _magnitude(p, along(1, 0), along(0, 1))
 
@@ -225,8 +218,8 @@ PEERS: dict[str, tuple[dict[str, object], Peer]] = {
         {"kernel": SHARP.tolist()},
         lambda p: cv2.filter2D(p, -1, SHARP, borderType=REPLICATE),
     ),
-    "sobel": ({}, _sobel),
-    "scharr": ({}, _scharr),
+    "sobel": ({}, lambda p: _derived(p, cv2.Sobel)),
+    "scharr": ({}, lambda p: _derived(p, cv2.Scharr)),
     "prewitt": ({}, _prewitt),
     "laplacian": ({}, _laplacian),
     "dog": ({"sigma1": 1, "sigma2": 2, "scale": 8}, _dog),

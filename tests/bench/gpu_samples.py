@@ -3,46 +3,33 @@
 import shutil
 import statistics
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
-from types import TracebackType
-from typing import Self
 
 FIELDS = ("utilization.gpu", "utilization.memory", "utilization.jpeg")
 
 
-class GpuSamples:
-    """Samples from the block's start to its end; the means of all GPUs in percent afterwards."""
-
-    def __init__(self) -> None:
-        self.means: dict[str, float] = {}
-        self._fields = _known()
-        self._sampler: subprocess.Popen[str] | None = None
-
-    def __enter__(self) -> Self:
-        if self._fields:
-            self._sampler = subprocess.Popen(
-                [*_query(self._fields), "-lms", "200"],
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._sampler is None:
-            return
-        self._sampler.terminate()
-        told, _ = self._sampler.communicate(timeout=10)
-        rows = [row.split(",") for row in told.splitlines()]
-        rows = [row for row in rows if len(row) == len(self._fields)]
-        for number, field in enumerate(self._fields):
-            values = [float(row[number]) for row in rows if row[number].strip().isdigit()]
-            if values:
-                self.means[field.partition(".")[2]] = round(statistics.mean(values), 1)
+@contextmanager
+def sampled() -> Iterator[dict[str, float]]:
+    """Sample while the block runs; yield what has the means of all GPUs in percent after it."""
+    means: dict[str, float] = {}
+    if not (fields := _known()):
+        yield means
+        return
+    words = [*_query(fields), "-lms", "200"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as sampler:
+        try:
+            yield means
+        finally:
+            sampler.terminate()
+            told, _ = sampler.communicate(timeout=10)
+    rows = [row.split(",") for row in told.splitlines()]
+    rows = [row for row in rows if len(row) == len(fields)]
+    for number, field in enumerate(fields):
+        values = [float(row[number]) for row in rows if row[number].strip().isdigit()]
+        if values:
+            means[field.partition(".")[2]] = round(statistics.mean(values), 1)
 
 
 def describe() -> str | None:

@@ -100,7 +100,7 @@ class Bench:
         """Run wrk once for each number of connections, after a warm-up; the best counts."""
         wrk.run(self.wrk, subject.port, requests, max(connections), 3)
         points: list[Found] = []
-        with gpu_samples.GpuSamples() as gpu:
+        with gpu_samples.sampled() as gpu_percent:
             for n in connections:
                 self.labels(
                     subject.port, lambda _: {"class_id": 0}, DRAINING
@@ -118,7 +118,7 @@ class Bench:
             "p50_ms_at_1": next((p["p50_ms"] for p in points if p["connections"] == 1), None),
             "images_per_second": {p["connections"]: p["images_per_second"] for p in points},
             "errors": {p["connections"]: p["errors"] for p in points if p["errors"]},
-            "gpu_percent": gpu.means,
+            "gpu_percent": gpu_percent,
         }
 
     def labels(self, port: int, best: Callable[[Any], Any], count: int = LABELLED) -> list[int]:
