@@ -376,11 +376,12 @@ class Pipeline:
                 source = await self._run(source, before, permit, stages, last=last)
                 limit -= 0 if last else kept  # other parts need the source too
                 last = True
-            measured = await self._threads.run(
-                filter_.measured,
-                pixels_of(source.image()).pixels,  # without a name, so that they have one owner
-                background=permit.in_background,
-            )
+            with stages.measure("compute"):
+                measured = await self._threads.run(
+                    filter_.measured,
+                    pixels_of(source.image()).pixels,  # without a name, so that they have one owner
+                    background=permit.in_background,
+                )
             chain = FilterChain((measured, *chain.filters[index + 1 :]))
         return source, replace(version, operation=chain), last, limit
 

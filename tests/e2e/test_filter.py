@@ -107,6 +107,7 @@ def test_filters_that_measure_pixels_stand_anywhere_in_a_chain(client: httpx.Cli
         versions.append({"ops": ops, "format": "png"})
         reply = post(client, f"ops={json.dumps(ops)}", encoded(picture, "PNG"))
         assert np.array_equal(np.asarray(opened(reply.content)), pixels)
+        assert "compute;dur=" in reply.headers["Server-Timing"]
     sent = {"labels": "false", "versions": json.dumps(versions)}
     reply = client.post("/process", files=files(encoded(picture, "PNG")), data=sent)
     for made, pixels in zip(reply.json()["results"][0]["versions"], expected, strict=True):
