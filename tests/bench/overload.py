@@ -5,8 +5,9 @@ deadline of its own. Reported for each load: goodput (answers with 200 a second)
 long they took, accepted requests that died at their deadline (504), the largest resident memory;
 at the end, how long after the load a lone request is answered as before. `least_goodput_of_peak`
 compares each goodput with the peak, or with the rate of that load's requests if it is lower.
-Work is one slow filter. All clients have one address.
-Run: python -m tests.bench.overload [--seconds 10]
+Work is one slow filter of a small image, in thousands of short calls, or by `--work` the labels or
+the blur of photos. All clients have one address.
+Run: python -m tests.bench.overload [--seconds 10] [--work nl_means]
 """
 
 import argparse
@@ -16,6 +17,7 @@ import time
 from collections import Counter
 from typing import Any
 
+from tests.bench.images import jpegs
 from tests.bench.load import Connections, Reply, closed_loop, open_loop, percentile, raw_post
 from tests.bench.report import report
 from tests.bench.subject import Subject, darkroom
@@ -24,6 +26,13 @@ from tests.pictures import jpeg
 
 FLAGS = ("--weights", "random", "--gpus", "0", "--log-level", "warning")
 LOADS = (1, 2, 5, 20)
+WORK = {
+    "nl_means": ("/filter?name=nl_means", [jpeg(1, 120, 90)]),
+    "labels": ("/classify", jpegs(48)[1]),
+    "blur": ("/filter?name=gaussian_blur&sigma=5&format=jpeg", jpegs(48)[1]),
+}
+"""The path of a request, and its images in turn."""
+
 CLOSED_LOOP = 16
 DEADLINE_MS = 3000
 BEGIN = 1.0
@@ -68,15 +77,18 @@ async def recovery(connections: Connections, request: bytes, alone: float) -> fl
     return None
 
 
-async def measure(subject: Subject, seconds: float, factors: list[float]) -> dict[str, object]:
+async def measure(
+    subject: Subject, seconds: float, factors: list[float], work: str
+) -> dict[str, object]:
     """Measure all loads, and the recovery after each."""
-    deadline = f"X-Deadline-Ms: {DEADLINE_MS}\r\n"
-    request = raw_post("/filter?name=nl_means", jpeg(1, 120, 90), more=deadline)
+    path, images = WORK[work]
+    requests = [raw_post(path, each, more=f"X-Deadline-Ms: {DEADLINE_MS}\r\n") for each in images]
+    request = requests[0]
     connections = Connections(subject.port)
     for _ in range(3):
         await connections.ask(request)
     alone = min([(await connections.ask(request)).seconds for _ in range(5)])
-    answers = await closed_loop(connections, [request], CLOSED_LOOP, seconds / 2)
+    answers = await closed_loop(connections, requests, CLOSED_LOOP, seconds / 2)
     capacity = sum(each.status == 200 for each in answers) / (seconds / 2)
     if not capacity:
         raise RuntimeError("the server answers nothing with 200")
@@ -89,7 +101,7 @@ async def measure(subject: Subject, seconds: float, factors: list[float]) -> dic
             memory.append(usage(subject.process.pid).memory >> 20)
 
         note()
-        replies = await open_loop(connections, [request], capacity * factor, seconds, note)
+        replies = await open_loop(connections, requests, capacity * factor, seconds, note)
         phases.append(phase(factor, replies, start, seconds, max(memory)))
         last = max(reply.at for reply in replies)
         recovered.append(await recovery(connections, request, alone))
@@ -116,10 +128,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="of each load")
     parser.add_argument("--loads", type=float, nargs="+", default=LOADS)
     parser.add_argument("--front-ends", default="0")
+    parser.add_argument("--work", choices=WORK, default="nl_means")
     given = parser.parse_args()
     with darkroom(*FLAGS, "--front-ends", given.front_ends) as subject:
-        found = asyncio.run(measure(subject, given.seconds, given.loads))
-    report("overload", **found)
+        found = asyncio.run(measure(subject, given.seconds, given.loads, given.work))
+    report("overload", work=given.work, **found)
 
 
 if __name__ == "__main__":
