@@ -51,9 +51,8 @@ def serving(
     server logs goes to the file `log`, or to this process's standard error.
     """
     port = free_port()
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("DARKROOM_")}
     command = [*program, "serve", "--port", str(port), *flags]
-    variables = {**inherited, **(environment or {})}
+    variables = _variables(environment)
     with log.open("wb") if log else nullcontext() as written:
         process = subprocess.Popen(command, env=variables, cwd=folder, stderr=written)
     try:
@@ -63,6 +62,21 @@ def serving(
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
         process.wait(PATIENCE)
+
+
+def ran(
+    *command: str | Path,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    code: int = 0,
+) -> "subprocess.CompletedProcess[str]":
+    """Run a program, with the variables of a server, until it ends; check its exit code."""
+    variables, limit = _variables(environment), PATIENCE
+    done = subprocess.run(
+        command, cwd=folder, env=variables, capture_output=True, text=True, timeout=limit
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
 
 
 def get(url: str) -> httpx.Response:
@@ -103,6 +117,11 @@ def until(claim: Callable[[], bool], seconds: float = PATIENCE) -> None:
     while not claim():
         assert time.monotonic() < end, "it never came true"
         time.sleep(0.02)
+
+
+def _variables(more: Mapping[str, str] | None) -> Mapping[str, str]:
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("DARKROOM_")}
+    return {**inherited, **(more or {})}
 
 
 def _wait_until_ready(

@@ -7,13 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from app.bulk.engine import IMAGES
 from models.exit_codes import ExitCode
 from tests.chaos.harness.processes import tree
 from tests.pictures import drawing, encoded, jpeg
-from tests.server import PATIENCE, gone, until
+from tests.server import PATIENCE, gone, ran, until
 
 SMALL = ["--gpus", "0", "--weights", "random", "--precision", "fp32"]
 
@@ -52,8 +50,7 @@ def test_a_command_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert not out.exists()
     pipe.unlink()
     pipe.write_bytes(jpeg())
-    second = subprocess.run(words, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
-    assert second.returncode == ExitCode.FAILED
+    second = ran(*words, code=ExitCode.FAILED)
     whole = out.read_bytes()
     assert whole.startswith(kept)
     records = [json.loads(line) for line in whole.splitlines()]
@@ -68,20 +65,15 @@ def test_a_command_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert {each.name for each in tmp_path.iterdir()} == kept_beside
 
 
-def test_the_end_of_a_command_tells_warnings_and_the_first_failures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_end_of_a_command_tells_warnings_and_the_first_failures(tmp_path: Path) -> None:
     folder, out = tmp_path / "photos", tmp_path / "labels.jsonl"
     folder.mkdir()
-    monkeypatch.setenv("DARKROOM_HOST", "0.0.0.0")  # as in an image
     (folder / "good.HEIC").write_bytes(jpeg())
     for number in range(4):
         (folder / f"{number}.jpg").write_bytes(b"no image")
-    words = ["classify", folder, "--weights", "random", "--out", out]
-    done = subprocess.run(
-        [sys.executable, "-m", "app.cli", *map(str, words)], capture_output=True, text=True
-    )
-    assert done.returncode == ExitCode.FAILED
+    words = (sys.executable, "-m", "app.cli", "classify", folder, "--weights", "random")
+    image = {"DARKROOM_HOST": "0.0.0.0"}  # as in an image of the server
+    done = ran(*words, "--out", out, environment=image, code=ExitCode.FAILED)
     assert "everybody who can reach" not in done.stderr
     warning, summary, *failures = done.stderr.splitlines()[-7:]
     assert warning == "darkroom: warning: random weights: the labels mean nothing"
@@ -131,9 +123,7 @@ def test_settings_that_can_never_work_are_wrong_usage_and_leave_nothing(tmp_path
     words = [sys.executable, "-m", "app.cli", "classify", str(tmp_path / "a.jpg"), *SMALL]
     words += ["--weights-labels", str(tmp_path / "labels.json")]
     words += ["--out", str(tmp_path / "out.jsonl")]
-    done = subprocess.run(words, capture_output=True, timeout=PATIENCE)
-    assert done.returncode == ExitCode.WRONG_USAGE, done.stderr
-    assert done.stderr.startswith(b"darkroom: ")
+    assert ran(*words, code=ExitCode.WRONG_USAGE).stderr.startswith("darkroom: ")
     assert {each.name for each in tmp_path.iterdir()} == {"a.jpg", "labels.json"}
 
 
@@ -148,8 +138,7 @@ def test_duplicates_finds_a_smaller_copy_beside_a_broken_file(tmp_path: Path) ->
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     words = [sys.executable, "-m", "app.cli", "duplicates", str(tmp_path), "--gpus", "0"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == ExitCode.FAILED
+    done = ran(*words, code=ExitCode.FAILED)
     sources = [each["source"] for each in json.loads(done.stdout)["images"]]
     assert sources == [str(tmp_path / name) for name in ("a.jpg", "c.webp")]
     assert done.stderr.startswith(str(tmp_path / "d.png"))

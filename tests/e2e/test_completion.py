@@ -2,13 +2,12 @@
 
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.server import PATIENCE
+from tests.server import ran
 
 ASKED = {
     "darkroom cl": ["classify"],
@@ -22,8 +21,8 @@ ASKED = {
 
 
 def answered(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = ran(*command)
+    assert done.stderr == ""
     return done.stdout
 
 

@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import os
-import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ from darkroom_client import Client
 from tests.drawn_classes import DRAWN
 from tests.e2e.conftest import Running, Start
 from tests.pictures import encoded
-from tests.server import PATIENCE
+from tests.server import ran
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "clients/python/examples"
@@ -69,15 +67,8 @@ def test_a_preset_and_an_overlay_are_arguments_of_filter(client: Client, photos:
 
 
 def example(name: str, *arguments: str | Path) -> str:
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / name, *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    path = {"PYTHONPATH": str(ROOT / "clients/python/src")}
+    return ran(sys.executable, EXAMPLES / name, *arguments, environment=path).stdout
 
 
 def test_the_example_of_an_archive_labels_its_photos_and_makes_another(

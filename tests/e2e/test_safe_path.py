@@ -1,6 +1,5 @@
 """No command, worker, front end or decoder executes a file of the current folder."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -8,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from models.exit_codes import ExitCode
 from tests.pictures import png
-from tests.server import PATIENCE
+from tests.server import PATIENCE, ran
 
 ROOT = Path(__file__).parents[2]
 
@@ -79,15 +77,6 @@ def test_commands_spring_no_trap(
     trapped: Path, script: tuple[str, ...], started_as: str, commands: Sequence[Sequence[str]]
 ) -> None:
     program = script if started_as == "script" else MODULE
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("DARKROOM_")}
     for words in commands:
-        done = subprocess.run(
-            [*program, *words],
-            cwd=trapped,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
-        assert done.returncode == ExitCode.OK, done.stderr
+        ran(*program, *words, folder=trapped)
         assert sprung(trapped) == "", words

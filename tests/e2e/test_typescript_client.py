@@ -1,8 +1,6 @@
 """The TypeScript client compiles with the server's types, and works in Node."""
 
-import os
 import shutil
-import subprocess
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 
 from tests.documentation import blocks
 from tests.e2e.conftest import Running, Start
-from tests.server import PATIENCE
+from tests.server import ran
 from tools.openapi_document import document
 
 FOLDER = Path(__file__).parents[2] / "clients/typescript"
@@ -29,16 +27,7 @@ pytestmark = [
 def tool(name: str, *arguments: str | Path, **environment: str) -> str:
     """Run an installed program of Node's modules, or Node itself; return what it printed."""
     program = name if name == "node" else MODULES / ".bin" / name
-    done = subprocess.run(
-        [program, *arguments],
-        cwd=FOLDER,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return ran(program, *arguments, folder=FOLDER, environment=environment).stdout
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +76,7 @@ def test_the_example_of_the_documentation_works(
     program = built / "example.mjs"  # a file of the package finds the package by its name
     program.write_text(example.text.replace("localhost:8000", f"127.0.0.1:{server.port}"))
     shutil.copy(pictures / "golf_ball.jpg", tmp_path / "photo.jpg")
-    done = subprocess.run(
-        ["node", program], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert done.returncode == 0, done.stderr
+    done = ran("node", program, folder=tmp_path)
     first, second = done.stdout.splitlines()
     assert first == "golf ball"
     assert second.endswith(" bytes")

@@ -1,7 +1,6 @@
 """The distributions of clients: what they import and what their wheels hold."""
 
 import importlib.util
-import subprocess
 import sys
 import tomllib
 import zipfile
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.server import ran
 from tests.unit.test_architecture import imports
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("hatchling, which builds the wheel, is not installed")
     folder = tmp_path_factory.mktemp("client")
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
-    subprocess.run(command, cwd=FOLDER, check=True, capture_output=True)
+    ran(*command, folder=FOLDER)
     return folder
 
 
@@ -69,9 +69,7 @@ def test_the_client_works_without_the_server_installed(built: Path, tmp_path: Pa
         "assert {'app', 'models', 'workers', 'darkroom', 'numpy', 'torch'}.isdisjoint(sys.modules);"
         "print(version('darkroom-client'), darkroom_client.__file__)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    done = ran(sys.executable, "-c", code, folder=tmp_path)
     assert done.stdout.startswith("0.1.0 ")
     assert str(wheel) in done.stdout
 

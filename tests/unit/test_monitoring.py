@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from app.telemetry.collectors import GPU_READINGS, AtScrape
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Load
 from models.settings import Settings
+from tests.server import ran
 from tools import dashboard
 
 FOLDER = Path(__file__).parents[2] / "docker/monitoring"
@@ -61,7 +61,4 @@ def test_prometheus_accepts_rules_and_alerts_fire(words: tuple[str, ...]) -> Non
     if promtool is None:
         pytest.skip("promtool, of the package prometheus, is not installed")
     *command, file = words
-    found = subprocess.run(
-        [promtool, *command, FOLDER / file], cwd=FOLDER, capture_output=True, text=True
-    )
-    assert found.returncode == 0, found.stdout + found.stderr
+    ran(promtool, *command, FOLDER / file, folder=FOLDER)

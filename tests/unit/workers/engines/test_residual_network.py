@@ -1,13 +1,12 @@
 """Our networks against torchvision's: the same names of weights, the same logits."""
 
-import subprocess
 import sys
 
 import pytest
 import torch
 
 from models.networks.registry import NETWORKS
-from tests.server import PATIENCE
+from tests.server import ran
 from workers.engines.builder import build
 
 
@@ -29,11 +28,4 @@ def test_a_worker_s_start_imports_neither_torchvision_nor_a_compiler_nor_http() 
         "workers.engines.model; "
         "print(*[m for m in ('torchvision', 'torch._dynamo', 'fastapi') if m in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=PATIENCE,
-        check=True,
-    )
-    assert done.stdout.strip() == ""
+    assert ran(sys.executable, "-c", program).stdout.strip() == ""

@@ -1,14 +1,12 @@
 """What each command imports, read from `sys.modules` of a process of its own."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.pictures import png
-from tests.server import PATIENCE
+from tests.server import ran
 
 ROOT = Path(__file__).parents[5]
 
@@ -32,16 +30,7 @@ assert code == 0, code
 sys.stdout.flush()
 print(*sys.modules, file=sys.stderr)
 """
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("DARKROOM_")}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert done.returncode == 0, done.stderr
+    done = ran(sys.executable, "-c", code, folder=ROOT)
     return set(done.stderr.splitlines()[-1].split())
 
 
