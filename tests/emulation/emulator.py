@@ -98,13 +98,20 @@ class Emulator:
         return [r.bytes.reshape(shape).copy() for r, shape in zip(results, shapes, strict=True)]
 
 
+def compiler() -> str:
+    """Return g++, or skip the test where it is not installed."""
+    found = shutil.which("g++")
+    if found is None:
+        pytest.skip("g++ is not installed; it reads the kernels as C++")
+    return found
+
+
 @functools.cache
-def emulator() -> Emulator:
-    """Return the library of the present text, which is kept under a hash of its sources."""
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("g++ is not installed; it compiles the kernels for the CPU")
-    content = f"{loader.expanded(ROOT)}{HEADER.read_text()}{FLAGS}{OPTIONS}"
+def emulator(root: str = ROOT) -> Emulator:
+    """Return the library of a text and its includes, which is kept under a hash of its sources."""
+    command = [compiler(), *FLAGS, *OPTIONS, "-x", "c++", "-", "-o"]
+    text = loader.expanded(root)
+    content = f"{text}{HEADER.read_text()}{FLAGS}{OPTIONS}"
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"darkroom-emulation-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -113,8 +120,7 @@ def emulator() -> Emulator:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not library.exists():
             made = folder / f"{key}.{os.getpid()}.so"
-            command = [compiler, *FLAGS, *OPTIONS, "-x", "c++", "-", "-o", str(made)]
-            subprocess.run(command, input=ROOT.encode(), check=True)
+            subprocess.run([*command, str(made)], input=text.encode(), check=True)
             made.replace(library)
     return Emulator(library)
 

@@ -9,11 +9,12 @@ import functools
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from workers.kernels.loader import modules
 
 # Grids are read from the CUDA text, so that tile sizes are stated only there. Every kernel is
 # followed by a line that states its grid:
@@ -27,7 +28,6 @@ from numpy.typing import NDArray
 # the number that a compiler computes. The text is read when the first grid is asked for, not at
 # import: front ends declare filters but launch nothing.
 
-_FOLDER = Path(__file__).parents[1]
 _COMMENT = re.compile(r"//.*")
 _LAUNCH = re.compile(r"^LAUNCHED_BY_(TILES|LINES|BLOCKS)\((\w+), ([^;]+)\);", re.MULTILINE)
 _CONSTANTS = re.compile(r"^constexpr (?:int|u32) ([^;]+);", re.MULTILINE)
@@ -60,10 +60,9 @@ def grid_of(kernel: str) -> Grid:
 
     Raises ValueError for a kernel without this line, and for a number that cannot be computed.
     """
-    launches, constants = _declarations()
-    if kernel not in launches:
+    if kernel not in _launches():
         raise ValueError(f"the kernel {kernel} states no grid; add LAUNCHED_BY_TILES below it")
-    kind, arguments = launches[kernel]
+    kind, arguments, constants = _launches()[kernel]
     numbers = [_value(each, constants) for each in arguments.split(",")]
     if kind == "TILES":
         width, height = numbers
@@ -73,14 +72,16 @@ def grid_of(kernel: str) -> Grid:
 
 
 @functools.cache
-def _declarations() -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-    """Return kind and arguments of the launch of each kernel, and each constant's expression."""
-    files = sorted(file for file in _FOLDER.rglob("*.cu*") if file.suffix in {".cu", ".cuh"})
-    text = _COMMENT.sub("", "\n".join(file.read_text("utf-8") for file in files))
-    launches = {kernel: (kind, arguments) for kind, kernel, arguments in _LAUNCH.findall(text)}
-    declared = (_NEXT_CONSTANT.split(found) for found in _CONSTANTS.findall(text))
-    constants = dict(each.split(" = ", 1) for several in declared for each in several)
-    return launches, constants
+def _launches() -> dict[str, tuple[str, str, dict[str, str]]]:
+    """Return kind and arguments of the launch of each kernel, and the constants of its module."""
+    found = {}
+    for module in modules():
+        text = _COMMENT.sub("", module.text)
+        declared = (_NEXT_CONSTANT.split(each) for each in _CONSTANTS.findall(text))
+        constants = dict(each.split(" = ", 1) for several in declared for each in several)
+        for kind, kernel, arguments in _LAUNCH.findall(text):
+            found[kernel] = (kind, arguments, constants)
+    return found
 
 
 def _value(expression: str, constants: Mapping[str, str]) -> int:

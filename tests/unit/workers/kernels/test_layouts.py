@@ -6,20 +6,18 @@ the text of all kernels.
 
 import importlib
 import pkgutil
-import shutil
 import struct
 import subprocess
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import pytest
 
 import workers.filters
 from models.codec import matrix_shaper
 from models.domain.image import Subsampling
 from models.networks.spec import Interpolation
-from tests.emulation.emulator import FLAGS, ROOT
+from tests.emulation.emulator import FLAGS, ROOT, compiler
 from workers.engines.cuda import classifying, filtering, jpeg_blocks, jpeg_encoder, sources
 from workers.filters import geometry, morphological, smoothing
 from workers.filters.arithmetic.sums import OPENCV, device_box
@@ -41,11 +39,8 @@ NO_PASSES = {"crop_weights", "crop_normalise_16", "crop_normalise_32", "count_jp
 
 def failures(assertions: Iterator[str]) -> str:
     """Return what g++ reports about assertions behind the text of all kernels."""
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("g++ is not installed; it compares the numbers of Python and of the kernels")
     text = ROOT + "".join(f'static_assert({each}, "{each}");\n' for each in assertions)
-    command = [compiler, *FLAGS, "-fsyntax-only", "-x", "c++", "-"]
+    command = [compiler(), *FLAGS, "-fsyntax-only", "-x", "c++", "-"]
     return subprocess.run(command, input=text.encode(), capture_output=True).stderr.decode()
 
 

@@ -1,25 +1,15 @@
 """The text of the kernels as a C++ project: includes, self-contained files, one text for caches."""
 
 import re
-import shutil
 import subprocess
 
-import pytest
-
-from tests.emulation.emulator import ROOT
+from tests.emulation.emulator import ROOT, compiler
 from workers.kernels import loader
 
 HEADERS = sorted(loader.FOLDER.rglob("*.cuh"))
 FILES = sorted(loader.FOLDER.rglob("*.cu"))
 SHARED = ("filters/arithmetic", "filters/separable")
 """Folders of headers for several families of filters."""
-
-
-def compiler() -> str:
-    found = shutil.which("g++")
-    if found is None:
-        pytest.skip("g++ is not installed; it reads the kernels as C++")
-    return found
 
 
 def preprocessed(text: str) -> list[str]:
