@@ -14,6 +14,6 @@ if sys.argv[0] == "-m" and not sys.flags.safe_path:
     # without being installed and never mixes with an installed version.
     del sys.path[0]
     sys.path.insert(0, __path__[0].rpartition("/")[0])
-    for _package in ("models", "workers"):
+    for _package in ("darkroom", "models", "workers"):
         __import__(_package)
     del sys.path[0]

@@ -6,6 +6,7 @@ where no other program finds them. The packages are imported from there before a
 this process and in all that it starts; the client is found there as well.
 """
 
+import functools
 import os
 import sys
 from collections.abc import Sequence
@@ -23,8 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run(arguments)
 
 
+@functools.cache
 def find_packages() -> None:
-    """Import the packages of Darkroom, whatever else has their names."""
+    """Import the packages of Darkroom, whatever else has their names; do it once."""
     sys.path.insert(0, _folder())
     for name in PACKAGES:
         __import__(name)

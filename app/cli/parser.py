@@ -16,6 +16,7 @@ from app.bulk.errors import CannotWrite, EngineLost, WrongUsage
 from app.cli import standard_output
 from models.did_you_mean import closest, hint
 from models.exit_codes import ExitCode
+from models.plugins import PluginRefused
 from models.version import VERSION
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command and return its `ExitCode`."""
     try:
         return _run(arguments)
-    except WrongUsage as error:
+    except (WrongUsage, PluginRefused) as error:
         print(f"darkroom: {error}", file=sys.stderr)
         return ExitCode.WRONG_USAGE
     except CannotWrite as error:

@@ -80,6 +80,7 @@ from models.domain.errors import (
     TooLarge,
     WeightsMissing,
 )
+from models.plugins import plugins
 from models.settings import Settings
 from models.version import VERSION
 from workers.filters.base import SPEC_VERSION
@@ -410,7 +411,7 @@ def _described(
     """Return everything beside the contents that the bytes of an answer depend on."""
     return {
         "version": VERSION,
-        "filters": SPEC_VERSION,
+        "filters": [SPEC_VERSION, *(package for package, _, _ in plugins())],
         "codecs": codec_versions(),
         "model": rendering.model and rendering.model.json[rendering.chosen].decode(),
         "path": request.url.path,

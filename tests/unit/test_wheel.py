@@ -1,7 +1,5 @@
 """The wheel can be installed beside anything: all of it has one name."""
 
-import os
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -12,8 +10,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests.e2e.test_plugins import EXAMPLE, PIP
 from tests.ray_cluster import ENVIRONMENT
-from tests.server import PATIENCE
+from tests.server import ran
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,19 +29,19 @@ PROGRAM = (
 
 def installed(folder: Path) -> Path:
     """Build the source distribution, of it the wheel, and unpack the wheel beside the packages of
-    another program; return the folder.
+    another program; install a package of filters there; return the folder.
 
     An import of one of these other packages raises RuntimeError.
     """
     if find_spec("hatchling") is None:
         pytest.skip("hatchling, which builds the wheel, is not installed")
     build = [sys.executable, "-m", "hatchling", "build", "-d", str(folder), "-t"]
-    subprocess.run([*build, "sdist"], cwd=ROOT, check=True, capture_output=True)
+    ran(*build, "sdist", folder=ROOT)
     (archive,) = folder.glob("*.tar.gz")
     with tarfile.open(archive) as file:
         file.extractall(folder, filter="data")
     source = folder / archive.name.removesuffix(".tar.gz")
-    subprocess.run([*build, "wheel"], cwd=source, check=True, capture_output=True)
+    ran(*build, "wheel", folder=source)
     (wheel,) = folder.glob("*.whl")
     site = folder / "site"
     with zipfile.ZipFile(wheel) as file:
@@ -50,6 +49,7 @@ def installed(folder: Path) -> Path:
     for name in OTHERS:
         (site / name).mkdir()
         (site / name / "__init__.py").write_text(f"raise RuntimeError('{name} of another program')")
+    ran(*PIP, "--target", site, EXAMPLE)
     return site
 
 
@@ -58,20 +58,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return installed(tmp_path_factory.mktemp("wheel"))
 
 
-def run(site: Path, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "PYTHONPATH": str(site)}
-    return subprocess.run(
-        [*PROGRAM, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-
-
 def test_the_wheel_has_one_name_and_says_that_it_has_types(site: Path) -> None:
-    names = {each.name.split("-")[0] for each in site.iterdir()} - {*OTHERS}
+    names = {each.name.split("-")[0] for each in site.iterdir()} - {*OTHERS, "darkroom_exposure"}
     assert names == {"darkroom", "darkroom_server"}
     assert (site / "darkroom" / "py.typed").is_file()
     assert [*site.glob("darkroom/**/darkroom_client*")] == [site / "darkroom" / "darkroom_client"]
@@ -84,25 +72,17 @@ def test_an_image_is_filtered_by_the_processes_that_the_command_starts(
     site: Path, tmp_path: Path
 ) -> None:
     Image.new("RGB", (20, 10), (255, 0, 0)).save(tmp_path / "red.png")
-    operations = '[{"name": "invert"}]'
-    done = run(
-        site, tmp_path, "filter", "red.png", "--ops", operations, "-o", "out.png", "--gpus", "0"
-    )
-    assert done.returncode == 0, done.stderr
+    operations = '[{"name": "invert"}, {"name": "exposure", "stops": -1}]'
+    words = ("filter", "red.png", "--ops", operations, "-o", "out.png", "--gpus", "0")
+    ran(*PROGRAM, *words, folder=tmp_path, environment={"PYTHONPATH": str(site)})
     with Image.open(tmp_path / "out.png") as found:
-        assert found.convert("RGB").getpixel((3, 3)) == (0, 255, 255)
+        assert found.convert("RGB").getpixel((3, 3)) == (0, 128, 128)
 
 
 def test_ray_serve_finds_the_application_in_the_wheel(site: Path, tmp_path: Path) -> None:
     program = (
         "from darkroom.cluster import build; print(build.__module__, type(build({})).__name__)"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(site)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    variables, command = {**ENVIRONMENT, "PYTHONPATH": str(site)}, (sys.executable, "-W", "ignore")
+    done = ran(*command, "-c", program, folder=tmp_path, environment=variables)
     assert done.stdout.split() == ["darkroom.cluster", "Application"], done.stderr

@@ -1,4 +1,4 @@
-"""The registry of all filters: an explicit list of their classes, and the parser for requests."""
+"""The registry of all filters: a list of their classes, other packages', and the parser."""
 
 import copy
 import functools
@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from models.api.numbers import is_plain
 from models.did_you_mean import hint
 from models.domain.errors import FieldError, InvalidParameter
-from workers.filters.base import SPEC_VERSION, Filter
+from models.plugins import PluginRefused, plugins
+from workers.filters.base import SPEC_VERSION, ArrayFilter, Filter
 from workers.filters.blur import BoxBlur, GaussianBlur, MotionBlur
 from workers.filters.colour import Colorize, ColorMatrix, Grayscale, Hue, Saturation, Sepia
 from workers.filters.edges import Canny, Dog, Laplacian, Prewitt, Scharr, Sobel
@@ -37,6 +38,8 @@ from workers.filters.sharpen import Convolve, Preset, Sharpen, UnsharpMask
 from workers.filters.smoothing import Bilateral, Guided, NlMeans
 from workers.filters.threshold import AdaptiveThreshold, Otsu, Threshold
 from workers.filters.tone import Brightness, Contrast, Gamma, Invert, Levels, Posterize, Solarize
+from workers.kernels.items import grid_of
+from workers.kernels.loader import modules
 
 # Error messages for wrong filters and parameters: they state what is allowed and what was given.
 
@@ -98,8 +101,6 @@ def _variants(schema: Schema) -> list[Any]:
     return schema.get("anyOf") or [schema]
 
 
-__all__ = ["FILTERS", "SPEC_VERSION", "describe", "parse_chain", "parse_one"]
-
 _CLASSES: tuple[type[Filter], ...] = (
     Grayscale, Invert, Brightness, Contrast, Saturation, Hue, Gamma, Levels, Posterize, Solarize,
     Threshold, Otsu, Sepia, ColorMatrix, Colorize, Autocontrast, Equalize, Clahe,
@@ -109,9 +110,10 @@ _CLASSES: tuple[type[Filter], ...] = (
     Flip, Rotate90, Rotate, Resize, Crop, Trim, Pad, RoundCorners, Composite,
     Redact, Overlay,
 )  # fmt: skip
-"""All filters, in the order of the catalogue."""
+"""All filters of Darkroom itself, in the order of the catalogue."""
 
 FILTERS = {each.name: each for each in _CLASSES}
+"""All filters by name; those of other packages follow at the end of this module."""
 
 MAX_CHAIN = 32
 """The largest number of filters in one chain."""
@@ -242,3 +244,33 @@ _SLOW: dict[str, Callable[[Any], float]] = {
 def nanoseconds(filters: Sequence[Any]) -> float:
     """Return the expected nanoseconds a pixel of filters that are applied in turn."""
     return sum([_SLOW[each.name](each) if each.name in _SLOW else USUAL for each in filters])
+
+
+def _add_plugins() -> None:
+    """Add the filters of installed packages.
+
+    Raises PluginRefused for a class that is no filter, that has the name of another filter, that
+    cannot be described, or that lacks a kernel: its result on a GPU would be old memory.
+    """
+    owners = dict.fromkeys(FILTERS, "Darkroom")
+    for package, _, filter_ in plugins():
+        modules()  # refuses packages for their CUDA text
+        if not (isinstance(filter_, type) and issubclass(filter_, Filter)):
+            raise PluginRefused(package, f"{filter_!r} is no subclass of darkroom.filters.Filter")
+        name = filter_.name
+        if name in FILTERS:
+            raise PluginRefused(package, f"{owners[name]} has a filter {name} too")
+        FILTERS[name], owners[name] = filter_, package
+        try:
+            for schema in describe(filter_)["parameters"].values():
+                allowed(schema)
+            parse_chain([filter_.example])
+            for each in filter_.passes:
+                grid_of(each.kernel)
+            if not (filter_.passes or issubclass(filter_, ArrayFilter)):
+                raise TypeError("it has no passes, and is no ArrayFilter")
+        except Exception as error:  # methods of other packages may raise anything
+            raise PluginRefused(package, f"{name} is not complete: {error!r}") from error
+
+
+_add_plugins()

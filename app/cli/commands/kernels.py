@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+import workers.filters.registry  # noqa: F401 (it refuses packages with faults)
 from app.bulk.errors import CannotWrite, WrongUsage
 from app.cli.flags import add_settings
 from app.telemetry import logs

@@ -9,7 +9,7 @@ import pytest
 
 from workers.kernels.compilation import compiled
 from workers.kernels.cubins import CubinStore
-from workers.kernels.loader import CudaModule, modules
+from workers.kernels.loader import CudaModule
 
 MODULES = tuple(CudaModule(f"{n}.cu", f"text {n}", (f"kernel_{n}",)) for n in range(4))
 BOTH = {f"{n}.cu": f"text {n} sm_90".encode() for n in range(4)}
@@ -61,10 +61,3 @@ def test_an_error_of_the_compiler_ends_the_start_and_the_lock(tmp_path: Path) ->
     with pytest.raises(RuntimeError, match="no such type"):
         compiled(MODULES, "sm_90", Failing(), store)
     assert compiled(MODULES, "sm_90", Recorder(), store) == BOTH
-
-
-def test_every_kernel_is_in_one_module_that_has_its_text() -> None:
-    kernels = [kernel for module in modules() for kernel in module.kernels]
-    assert len(set(kernels)) == len(kernels)
-    for module in modules():
-        assert all(f" {kernel}(" in module.text for kernel in module.kernels), module.name
