@@ -19,7 +19,7 @@ SCHEMA = 39
 """The version of Grafana's format that is written here (Grafana 11)."""
 
 _WHERE = 'job="darkroom", instance=~"$instance"'
-_IMAGE_ROUTES = 'route=~"/(classify|filter|info|process)"'
+_IMAGE_ROUTES = 'route=~"/(classify|filter|info|match|process)"'
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,9 +260,11 @@ def _tried(
 
 
 def _explained(details: list[ErrorDetails], *kinds: type[BaseModel]) -> list[ErrorDetails]:
-    """Add the names of all options to the error of an unknown option."""
+    """Add the names of all options to the error of an unknown option, and the way of a file."""
     known = ", ".join(name for kind in kinds for name in kind.model_fields)
     for each in details:
         if each["type"] == "extra_forbidden":
             each["msg"] = f"unknown option; there are {known}"
+        elif each["type"] == "bytes_type":
+            each["msg"] = f"a file of a form is needed, -F {each['loc'][0]}=@picture.png"
     return details

@@ -195,8 +195,9 @@ FIELDS = 100
 FILES = ("files", "file")
 """Names of the fields that hold images, with or without a filename. All other fields hold text."""
 
-OVERLAY = "overlay"
-"""Name of the field that holds the picture of the filter `overlay`, no larger than the texts."""
+PICTURES = ("overlay", "template")
+"""Names of the fields that hold the picture of the filter `overlay`, and the picture that `/match`
+finds, no larger than the texts."""
 
 CHARSET = "_charset_"
 """Name of a field that browsers fill in (RFC 7578, section 4.6); it is ignored: text is UTF-8."""
@@ -232,7 +233,7 @@ async def form_items(
                     continue
                 content = part.outcome()
                 left -= part.size if name not in FILES else 0
-                if name == OVERLAY and isinstance(content, Blob) and content.size:
+                if name in PICTURES and isinstance(content, Blob) and content.size:
                     options.append((name, content))
                 elif name not in FILES:
                     _add_text(name, _text(name, head, content), found, options)

@@ -1,10 +1,10 @@
 """A typed request: its images and the work on each of them, independent of HTTP.
 
 `/classify` wants labels (`Classify`), `/v2` perhaps of tensors (`ClassifyTensors`); `/filter` one
-filtered version (`Version`), `/process` several parts of both kinds (`Parts`), and `/info` a
-description (`Describe`). The format of a filtered image may depend on that of its source, which is
-known only once the image has been read: all else that the format depends on, the option `format`
-and the Accept header, becomes a small value here.
+filtered version (`Version`), `/process` several parts of both kinds (`Parts`), `/info` a
+description (`Describe`), `/match` places of a template (`MatchOptions`). The format of a filtered
+image may depend on that of its source, which is known only once the image has been read: the option
+`format` and the Accept header become a small value here.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from app.http.problems import MOST_ERRORS, read_with_encoding
 from app.intake.item import Item, Url
 from app.intake.json_items import parsed_json
 from app.intake.spool import Blob
-from models.api.schemas import EncodingOptions, FilterOptions
+from models.api.schemas import EncodingOptions, FilterOptions, MatchOptions
 from models.codec import ENCODABLE, Encoding, ImageFormat, ImageInfo, claimed_pixels, identify
 from models.codec.costs import START, claimed_frames, encode_cost
 from models.domain.errors import FieldError, InvalidParameter, NotAcceptable, ServiceError
@@ -40,8 +40,8 @@ _OF_ANY_FORMAT = {"quality", "metadata"}
 NETWORK, CODEC = 20_000, 1000
 """Microseconds that a network, and decoding and encoding, are expected to take for an image."""
 
-DECODED_PIXEL = 20.0
-"""Nanoseconds that decoding is expected to take for each pixel; encoding has `encode_cost`."""
+DECODED_PIXEL, MATCHED_PIXEL = 20.0, 100.0
+"""Nanoseconds that decoding, and finding a template, are expected to take for each pixel."""
 
 MOST_WORK = 2_000_000
 """Microseconds that an image counts as at most. Slower work, such as an AVIF at speed 0, keeps one
@@ -192,7 +192,7 @@ class ClassifyTensors:
         return self.height * self.width * 3 * (4 if self.operation.preprocessed else 1)
 
 
-Wanted = Classify | ClassifyTensors | Version | Parts | Describe
+Wanted = Classify | ClassifyTensors | Version | Parts | Describe | MatchOptions
 """What is wanted of every image of a request."""
 
 
@@ -267,6 +267,8 @@ def work_on(content: Blob, wanted: Wanted, most: int) -> int:
     elif isinstance(wanted, Parts):
         micro += NETWORK * isinstance(wanted.labels, Classify)
         versions = wanted.versions
+    elif isinstance(wanted, MatchOptions):
+        nano += MATCHED_PIXEL
     for each in versions:
         nano += nanoseconds(each.operation.filters)
         with suppress(NotAcceptable):  # the image will be refused

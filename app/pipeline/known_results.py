@@ -24,6 +24,7 @@ from app.pipeline.outcomes import (
     images_of,
 )
 from app.telemetry.metrics import Metrics
+from models.api.schemas import MatchOptions
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Lane, Vector, counts
 
@@ -77,7 +78,7 @@ class KnownResults:
         first computes and the rest wait for it.
         """
         lacks_labels = isinstance(wanted, Parts) and isinstance(wanted.labels, ServiceError)
-        if lacks_labels or isinstance(wanted, Describe) or not counts():
+        if lacks_labels or isinstance(wanted, Describe | MatchOptions) or not counts():
             return await work()
         digest = await digest_of(content)
         key, lane = (self._current(), digest, wanted, permit.client), permit.lane

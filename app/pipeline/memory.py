@@ -11,6 +11,7 @@ from app.intake.wanted import Parts, Version
 from models import codec
 from models.domain.errors import ServiceError, TooManyPixels, Unprocessable
 from models.settings import Settings
+from workers.filters.templates import TILE, TILE_BYTES
 from workers.operations import FilterChain
 
 LEAST = 384 << 20
@@ -135,6 +136,12 @@ def to_process(
     ]
     parts = max(1, memory.budget.total // max(1, *each))  # some work takes no bytes of its own
     return max(seen.memory, sum(sorted(each)[-parts:])), parts
+
+
+def to_match(seen: Seen) -> int:
+    """Return the bytes of an image with its luma, or of luma and scores, and of a tile."""
+    n, channels = seen.info.n_pixels, max(3, seen.info.most_channels)
+    return max(seen.memory, n * (channels + 2) + TILE_BYTES * min(n, TILE))
 
 
 def frames_at_once(chain: FilterChain, shape: tuple[int, int, int], frames: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from app.intake.item import Item
 from app.pipeline.encoded_files import EncodedFile
 from models.codec import Description, ImageFormat
 from models.domain.errors import ServiceError
-from models.domain.job import Labels, Trace, Vector
+from models.domain.job import Labels, Match, Trace, Vector
 
 STAGES = ("intake", "fetch", "decode", "queue", "upload", "compute", "download", "encode")
 
@@ -118,7 +118,9 @@ class Processed:
         return [each for each in outcomes if isinstance(each, ServiceError)]
 
 
-AnswerOutcome = Labels | Vector | EncodedImage | Processed | Description | ServiceError
+AnswerOutcome = (
+    Labels | Vector | EncodedImage | Processed | Description | list[Match] | ServiceError
+)
 
 
 def images_of(outcome: AnswerOutcome) -> Iterator[tuple[int | None, EncodedImage]]:

@@ -42,6 +42,7 @@ from app.pipeline.memory import (
     frames_at_once,
     to_classify,
     to_filter,
+    to_match,
     to_process,
 )
 from app.pipeline.outcomes import (
@@ -53,13 +54,16 @@ from app.pipeline.outcomes import (
     VersionAnswer,
 )
 from app.telemetry.metrics import Metrics
+from models.api.schemas import MatchOptions
 from models.codec import pixels_of
 from models.domain.alarms import Timeout, interrupted
 from models.domain.backend import Backend
 from models.domain.errors import InternalError, InvalidParameter, ServiceError
 from models.domain.image import Image, Pixels, Source
-from models.domain.job import Job, Labels, Vector
+from models.domain.job import Job, Labels, Match, Vector
+from workers.filters.arithmetic.colour import luma
 from workers.filters.marks import picture_of
+from workers.filters.templates import TILE, matches
 from workers.operations import Classify, FilterChain
 
 if TYPE_CHECKING:  # plain servers load neither the result cache nor OpenTelemetry
@@ -77,6 +81,7 @@ _NAMES = {
     Version: "filter",
     Parts: "process",
     Describe: "info",
+    MatchOptions: "match",
 }
 """The label of each kind of request in metrics."""
 
@@ -155,7 +160,7 @@ class Pipeline:
         return tuple(each.result() for each in tasks)
 
     async def picture(self, content: Blob, permit: Permit) -> bytes:
-        """Return the overlay of a request, decoded within the limits of its images."""
+        """Return a picture of the options, decoded within the limits of a request's images."""
         image = ImageContext(Item(0, content), permit, self._memory)
         try:
             with permit.turn(CODEC) as image.turn:
@@ -233,6 +238,8 @@ class Pipeline:
                 return await self._processed(content, wanted, image)
             if isinstance(wanted, Describe):
                 return await decoder.described(content, image, wanted)
+            if isinstance(wanted, MatchOptions):
+                return await self._matched(content, wanted, image)
             if isinstance(wanted, ClassifyTensors):
                 source = await decoder.tensor(content, wanted, image)
                 return check_finite(await self._labels(source, wanted.operation, image))
@@ -251,6 +258,20 @@ class Pipeline:
         image.stages.add(completed.trace)
         assert isinstance(completed.result, Labels | Vector)
         return completed.result
+
+    async def _matched(
+        self, content: Blob, wanted: MatchOptions, image: ImageContext
+    ) -> list[Match]:
+        """Return the best places of a template. A long search has a lower priority, on threads that
+        plain JPEGs do not wait for.
+        """
+        held = await self._codec.decoded(content, image, to_match)
+        behind = image.permit.in_background or math.prod(held.shape[:2]) > TILE
+        asked = wanted.template, wanted.k, wanted.threshold, image.permit.deadline
+        with image.stages.measure("compute"):
+            # The pixels are free when this call has ended.
+            grey = await self._threads.run(luma, pixels_of(held.image(last=True)).pixels)
+            return await self._threads.run(matches, grey, *asked, background=behind)
 
     async def _filtered(self, content: Blob, version: Version, image: ImageContext) -> EncodedImage:
         load, jpeg = self._backend.load(), None

@@ -152,6 +152,8 @@ def record(
         found["image"] = shown(outcome)
     elif isinstance(outcome, Description):
         found["info"] = {k: v for k, v in asdict(outcome).items() if v is not None}
+    elif isinstance(outcome, list):
+        found["matches"] = [asdict(each) for each in outcome]
     elif isinstance(outcome, Processed):
         found |= labelled(outcome.labels)
         found["status"] = "partial" if outcome.errors else "ok"

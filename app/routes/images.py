@@ -41,7 +41,7 @@ from app.http.request import (
 from app.intake.item import Item
 from app.intake.json_items import in_parsing_thread
 from app.intake.presets import NO_PRESETS, Presets
-from app.intake.request_items import OVERLAY, collect, options_of
+from app.intake.request_items import PICTURES, collect, options_of
 from app.intake.spool import Blob, digest_of
 from app.intake.stream import ImageStream, is_stream
 from app.intake.wanted import (
@@ -69,6 +69,7 @@ from models.api.schemas import (
     EncodingOptions,
     FilterOptions,
     InfoOptions,
+    MatchOptions,
     ProcessOptions,
 )
 from models.codec import ENCODABLE
@@ -167,6 +168,15 @@ def _info_wanted(given: Mapping[str, Any], _accept: Accept, _service: Service) -
 
 
 @router.post(
+    "/match", operation_id="match", responses=LABELS, openapi_extra=image_document(MatchOptions)
+)
+async def match(request: Request) -> Response:
+    """The best places of a small picture, `template`, in 1…N images, all files of a form."""
+    form_of = _one_of((JSON, *JSON_LINES, EVENTS), "/match answers")
+    return await handle(request, lambda given, *_: read(MatchOptions, given), form_of)
+
+
+@router.post(
     "/process",
     operation_id="process",
     responses=PARTS,
@@ -210,9 +220,10 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     settings = service.settings
     with timings.measure("intake"):
         items, options = await before(permit.deadline, collect(request, permit, settings))
-        if isinstance(picture := options.get(OVERLAY), Blob):
-            opened = service.pipeline.picture(picture, permit)
-            options[OVERLAY] = await before(permit.deadline, opened)
+        for name in PICTURES:
+            if isinstance(picture := options.get(name), Blob):
+                opened = service.pipeline.picture(picture, permit)
+                options[name] = await before(permit.deadline, opened)
     if service.pipeline.spans is not None:
         service.pipeline.spans.stages(timings)
     n_items = len(items)
@@ -389,7 +400,7 @@ def entity_tag(digests: list[bytes], described: object) -> str:
 
 
 def _text_of(value: object) -> str:
-    """Return the text of a value, or the digest of an overlay: its text would take 50 ms."""
+    """Return the text of a value, or the digest of a picture: its text would take 50 ms."""
     return hashlib.sha256(value).hexdigest() if isinstance(value, bytes) else str(value)
 
 

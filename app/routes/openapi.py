@@ -13,7 +13,7 @@ from app.http.negotiation import EVENTS, JSON_LINES, MULTIPART, ZIP
 from app.http.problems import MEDIA_TYPE
 from app.http.request import DIGITS, HEADER
 from app.intake.inference import HEADER as JSON_BYTES
-from app.intake.request_items import CHARSET, OVERLAY
+from app.intake.request_items import CHARSET, PICTURES
 from app.intake.request_items import MEDIA_TYPES as ARCHIVES
 from app.intake.stream import LENGTH_DELIMITED
 from app.routes.page import BESIDE_NAME
@@ -21,6 +21,7 @@ from models.api.schemas import (
     EncodingOptions,
     FilterOptions,
     JsonImages,
+    MatchOptions,
     ProcessOptions,
     Reply,
 )
@@ -103,7 +104,7 @@ def _answered(description: str, content: Schema, **more: Any) -> Responses:
 
 
 LABELS = _answered("Every image with its own outcome", _RECORDS, model=Reply)
-"""The answers of `POST /classify` and `POST /info`."""
+"""The answers of `POST /classify`, `POST /info` and `POST /match`."""
 
 IMAGES = _answered(
     "One image, or several in one of the other forms",
@@ -171,13 +172,17 @@ def image_document(*kinds: type[BaseModel]) -> dict[str, Any]:
         options["name"] |= {"anyOf": [{"type": "string", "enum": [*FILTERS]}, {"type": "null"}]}
         options |= _filter_parameters()
     text = {name: _as_text(schema) for name, schema in options.items()}
-    picture = {OVERLAY: _BINARY["schema"]} if FilterOptions in kinds else {}
+    picture = {"overlay": _BINARY["schema"]} if FilterOptions in kinds else {}
     content = {kind: _BINARY for kind in ("image/*", "application/octet-stream", *ARCHIVES)} | {
         "multipart/form-data": {"schema": _form(text | picture)},
         "application/json": {"schema": _json(options)},
         **dict.fromkeys(JSON_LINES, _IMAGE_LINES),
         LENGTH_DELIMITED: _LENGTH_DELIMITED,
     }
+    if MatchOptions in kinds:  # without a form there is no template
+        shown = {"description": "the picture to look for", "examples": ["@part.png"]}
+        form = _form(text | {"template": _BINARY["schema"] | shown}) | {"required": ["template"]}
+        content = {"multipart/form-data": {"schema": form}}
     hasty = f"; fewer than {LEAST_DEADLINE} are taken, too, but are soon over (504)"
     parameters = [*_in_query(text), _deadline(hasty), _IF_NONE_MATCH]
     return {"parameters": parameters, "requestBody": {"required": True, "content": content}}
@@ -203,8 +208,7 @@ def _options(*kinds: type[BaseModel]) -> dict[str, Schema]:
     properties: dict[str, Schema] = {}
     for each in kinds:
         properties |= each.model_json_schema()["properties"]
-    properties.pop(OVERLAY, None)  # a file of forms alone
-    return properties
+    return {name: each for name, each in properties.items() if name not in PICTURES}
 
 
 def _filter_parameters() -> dict[str, Schema]:

@@ -6,6 +6,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from models.api.numbers import checked
 from models.codec.formats import OUTPUT_FORMATS
+from models.domain.job import Match
 
 
 class InfoOptions(BaseModel):
@@ -138,6 +139,7 @@ class Record(BaseModel):
     )
     image: FilteredImage | None = None
     info: ImageDescription | None = Field(default=None, description="of POST /info")
+    matches: list[Match] | None = Field(default=None, description="of POST /match, best first")
     versions: list[VersionRecord] | None = Field(default=None, description="in the order asked for")
     error: Problem | None = Field(
         default=None, description="of the image; when it is partial, of its labels"
@@ -229,6 +231,18 @@ class ClassifyOptions(BaseModel):
     model: ModelName = None
     output: OutputName = "labels"
     vector_format: VectorFormat = "numbers"
+
+
+class MatchOptions(BaseModel):
+    """Options of `POST /match`, as query or form fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    template: bytes = Field(None, strict=True, validate_default=True)
+    k: Whole = Field(1, ge=1, le=100, description="most places in an image, best first")
+    threshold: Annotated[float, BeforeValidator(checked)] = Field(
+        0.5, ge=-1, le=1, description="least score of a place"
+    )
 
 
 class EncodingOptions(BaseModel):

@@ -86,6 +86,17 @@ class Vector:
     values: NDArray[np.float32]
 
 
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A place of a template in an image, in pixels from the top left corner, and its score."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+    score: float
+
+
 Result = Labels | Vector | Image | Jpeg
 """The answer of a job.
 

@@ -80,6 +80,8 @@ WRONG = [
     ("/process?labels=false", "versions"),
     ("/process?model=resnet51", "model"),
     ("/info?color=1", "color"),
+    ("/match", "template"),
+    ("/match?template=x", "template"),
 ]
 GIVEN = {f"/filter?name=invert&{query}": given for query, _, given in ENCODING}
 

@@ -110,6 +110,7 @@ FILTERS = (
     "effects",
     "geometry",
     "marks",
+    "templates",
     "wide",
     "registry",
     "short_form",

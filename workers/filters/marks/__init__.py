@@ -167,14 +167,20 @@ _SIZE = struct.Struct("<2i")
 
 
 def picture_of(pixels: Pixels) -> bytes:
-    """Return grey, RGB or RGBA pixels as the picture of an overlay; raises TooManyPixels."""
+    """Return grey, RGB or RGBA pixels as an overlay or a template; raises TooManyPixels."""
     height, width, channels = pixels.shape
     if height * width > MOST_PICTURE:
         size = f"{width} × {height} pixels"
-        raise TooManyPixels(f"the overlay has {size}; at most {MOST_PICTURE:,} are allowed")
+        raise TooManyPixels(f"the picture has {size}; at most {MOST_PICTURE:,} are allowed")
     found = np.full((height, width, 4), 255, np.uint8)
     found[..., : max(channels, 3)] = pixels
     return _SIZE.pack(width, height) + found.tobytes()
+
+
+def pixels_in(picture: bytes) -> Pixels:
+    """Return the RGBA pixels of a picture, (h, w, 4)."""
+    width, height = _SIZE.unpack_from(picture)
+    return np.frombuffer(picture, np.uint8, offset=_SIZE.size).reshape(height, width, 4)
 
 
 def _picture(given: object) -> object:
@@ -191,8 +197,7 @@ def _picture(given: object) -> object:
 @functools.lru_cache(8)
 def _faded(picture: bytes, opacity: float) -> Pixels:
     """Return the RGBA pixels of a picture (h, w, 4) with less alpha, rounded half up."""
-    width, height = _SIZE.unpack_from(picture)
-    found = np.frombuffer(picture, np.uint8, offset=_SIZE.size).reshape(height, width, 4).copy()
+    found = pixels_in(picture).copy()
     found[..., 3] = np.floor(found[..., 3] * opacity + 0.5)
     return found
 
