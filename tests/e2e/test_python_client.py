@@ -56,7 +56,7 @@ def test_the_catalogue_is_typed(client: Client) -> None:
     assert "worker" in health.details
 
 
-def test_a_preset_and_an_overlay_are_arguments_of_filter(client: Client, photos: Path) -> None:
+def test_presets_and_pictures_are_arguments(client: Client, photos: Path) -> None:
     photo = photos / "church.jpg"
     grey = client.filter(photo, "grayscale", format="png").content
     assert client.filter(photo, preset="grey").content == grey
@@ -64,6 +64,9 @@ def test_a_preset_and_an_overlay_are_arguments_of_filter(client: Client, photos:
     mark = {"name": "overlay", "position": "north_west"}
     marked = client.filter(photo, mark, overlay=red, format="png").content
     assert picture(marked).getpixel((2, 1)) == (255, 0, 0)
+    part = encoded(Picture.open(photo).crop((40, 30, 90, 60)), "PNG")
+    (found,) = client.match([photo], template=part)[0].matches or []
+    assert (found.x, found.y, found.score) == (40, 30, 1)
 
 
 def example(name: str, *arguments: str | Path) -> str:

@@ -13,6 +13,7 @@ import {
   type ImageInput,
   type Images,
   type InfoOptions,
+  type MatchOptions,
   type JobItem,
   type JobOptions,
   type Operation,
@@ -86,6 +87,11 @@ export class Darkroom {
   /** Yield what files contain: format, size, orientation, EXIF and dominant colour. */
   info(images: Images, options: InfoOptions = {}): AsyncGenerator<Record> {
     return this.#results("/info", images, options, {});
+  }
+
+  /** Yield the best places of a small picture in images. */
+  match(images: Images, template: Blob, options: MatchOptions = {}): AsyncGenerator<Record> {
+    return this.#results("/match", images, options, { template });
   }
 
   /** Yield labels of the images in an archive, which is one request; `source` is a name in it. */
@@ -204,7 +210,7 @@ export class Darkroom {
     path: string,
     images: Images,
     options: RequestOptions,
-    fields: { [name: string]: string },
+    fields: { [name: string]: string | Blob },
   ): AsyncGenerator<Record> {
     const { deadlineMs, signal, ...named } = options;
     const headers: { [name: string]: string } = { ...this.#headers, Accept: "application/x-ndjson" };

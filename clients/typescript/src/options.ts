@@ -2,7 +2,7 @@
 
 import type { operations } from "./schema.js";
 
-type Query<Name extends "classify" | "filter" | "process" | "info"> = NonNullable<
+type Query<Name extends "classify" | "filter" | "process" | "info" | "match"> = NonNullable<
   operations[Name]["parameters"]["query"]
 >;
 
@@ -40,6 +40,7 @@ export type FilterOptions = Encoding & Pick<Query<"filter">, "preset"> & Request
 export type FormOptions = FilterOptions & { overlay?: Blob };
 export type ProcessOptions = Omit<Query<"process">, "versions"> & RequestOptions;
 export type InfoOptions = Query<"info"> & RequestOptions;
+export type MatchOptions = Query<"match"> & RequestOptions;
 
 /** A file, bytes, or a URL that the server fetches. */
 export type Content = Blob | Uint8Array<ArrayBuffer> | ArrayBuffer | string | URL;

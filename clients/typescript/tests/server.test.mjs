@@ -72,6 +72,12 @@ test("files are described", { skip }, async () => {
   assert.equal(found.info.format, "jpeg");
 });
 
+test("a template is found", { skip }, async () => {
+  const file = await photo("church");
+  const [found] = await all(client.match([file], new Blob([file]), { k: 2 }));
+  assert.deepEqual([found.matches.length, found.matches[0].x, found.matches[0].score], [1, 0, 1]);
+});
+
 test("the catalogue has types", { skip }, async () => {
   const names = (await client.filters()).map((each) => each.name);
   assert.ok(names.includes("gaussian_blur"));

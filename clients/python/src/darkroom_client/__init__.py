@@ -81,6 +81,9 @@ from darkroom_client.records import (
     Job as Job,
 )
 from darkroom_client.records import (
+    Match as Match,
+)
+from darkroom_client.records import (
     Network as Network,
 )
 from darkroom_client.records import (

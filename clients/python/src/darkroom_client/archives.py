@@ -116,7 +116,7 @@ class Archives(Conversations, Generic[StreamT, DoneT]):
 
 
 def _request(call: ImageCall, archive: str | Path, accept: str) -> Call:
-    if call.overlay is not None:
+    if call.pictures:
         raise ValueError(
             "an archive is sent without a form, so `overlay` has no place: use a preset"
         )

@@ -20,6 +20,7 @@ from darkroom_client.options import (
     ClassifyOptions,
     FilterOptions,
     InfoOptions,
+    MatchOptions,
     Operations,
     ProcessOptions,
     Versions,
@@ -124,6 +125,18 @@ class _Methods(ABC, Generic[ImagesT, OneT, ManyT, StreamT, FiltersT, NetworksT, 
     def info_stream(self, images: ImagesT, **options: Unpack[InfoOptions]) -> StreamT:
         """Yield what files contain as they are described."""
         return self._stream(images, requests.info(options))
+
+    @overload
+    def match(self, images: Source, **options: Unpack[MatchOptions]) -> OneT: ...
+    @overload
+    def match(self, images: ImagesT, **options: Unpack[MatchOptions]) -> ManyT: ...
+    def match(self, images: Source | ImagesT, **options: Unpack[MatchOptions]) -> OneT | ManyT:
+        """Return the best places of a small picture, `template`, in images."""
+        return self._all(images, requests.match(options))
+
+    def match_stream(self, images: ImagesT, **options: Unpack[MatchOptions]) -> StreamT:
+        """Yield the places of a template in images as they are found."""
+        return self._stream(images, requests.match(options))
 
     def filters(self, **options: Unpack[CallOptions]) -> FiltersT:
         """Return all filters with the JSON Schemas of their parameters."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, Required, TypedDict
 
 from darkroom_client.images import Content
 
@@ -112,6 +112,17 @@ class InfoOptions(ImageOptions, total=False):
 
     colour: bool
     appearance: bool
+
+
+class MatchOptions(ImageOptions, total=False):
+    """Options of `match`: the `template` that is looked for, a path, bytes or a binary file.
+
+    There are at most `k` places, with scores of at least `threshold`.
+    """
+
+    template: Required[Content]
+    k: int
+    threshold: float
 
 
 class JobOptions(LabelFields, EncodingFields, CallOptions, total=False):

@@ -63,6 +63,16 @@ class ImageInfo(msgspec.Struct, frozen=True):
     colours: list[ColourShare] | None = None
 
 
+class Match(msgspec.Struct, frozen=True):
+    """A place of a template in an image, in pixels from the top left corner, and its score."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+    score: float
+
+
 class Version(msgspec.Struct, frozen=True):
     """One filtered version of one image of `process`."""
 
@@ -95,6 +105,7 @@ class ImageResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     embedding: bytes | list[float] | None = None
     image: FilteredImage | None = None
     info: ImageInfo | None = None
+    matches: list[Match] | None = None
     versions: list[Version] | None = None
     error: Problem | None = None
     timing: dict[str, float] | None = None

@@ -11,6 +11,7 @@ from darkroom_client.options import (
     ClassifyOptions,
     FilterOptions,
     InfoOptions,
+    MatchOptions,
     Operations,
     ProcessOptions,
     Progress,
@@ -29,7 +30,7 @@ class Call:
     params: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     fields: Mapping[str, str | list[str]] = field(default_factory=dict)
-    overlay: bytes | None = None
+    pictures: Mapping[str, bytes] = field(default_factory=dict)
     files: Sequence[tuple[str, bytes]] = ()
     file: Path | None = None
 
@@ -49,7 +50,7 @@ class ImageCall:
     request_id: str | None = None
     progress: Callable[[Progress], None] | None = None
     out: Path | None = None
-    overlay: bytes | None = None
+    pictures: Mapping[str, bytes] = field(default_factory=dict)
 
     def numbered(self, number: int) -> "ImageCall":
         """Return the call with the id of its request of this number, counted from 1."""
@@ -71,7 +72,7 @@ class ImageCall:
             fields["urls"] = [str(each.url) for each in urls]
         named = [(f"image-{each.index}", content) for each, content in files]
         headers = {"Accept": JSON_LINES}
-        call = Call("POST", self.path, {}, headers, fields, self.overlay, named)
+        call = Call("POST", self.path, {}, headers, fields, self.pictures, named)
         return call, [*urls, *(each for each, _ in files)]
 
 
@@ -100,13 +101,19 @@ def info(options: InfoOptions) -> ImageCall:
     return _call("/info", options, {})
 
 
+def match(options: MatchOptions) -> ImageCall:
+    """Return the call of `POST /match`."""
+    return _call("/match", options, {})
+
+
 def chain(operations: Operations) -> list[dict[str, Any]]:
     """Return one filter or several as the list that the server takes."""
     many = [operations] if isinstance(operations, str | Mapping) else operations
     return [{"name": each} if isinstance(each, str) else dict(each) for each in many]
 
 
-_OF_CALLS = frozenset({"deadline", "request_id", "progress", "out", "overlay"})
+_PICTURES = ("overlay", "template")
+_OF_CALLS = frozenset({"deadline", "request_id", "progress", "out", *_PICTURES})
 
 
 def _call(path: str, options: Mapping[str, Any], fields: dict[str, str]) -> ImageCall:
@@ -114,10 +121,13 @@ def _call(path: str, options: Mapping[str, Any], fields: dict[str, str]) -> Imag
     own = {name: value for name, value in options.items() if name in _OF_CALLS}
     if own.get("out") is not None:
         own["out"] = Path(own["out"])
-    if own.get("overlay") is not None:
-        own["overlay"] = content_of(item(0, own["overlay"]))
+    pictures = {
+        name: content_of(item(0, given))
+        for name in _PICTURES
+        if (given := own.pop(name, None)) is not None
+    }
     check_deadline(own.get("deadline"))
-    return ImageCall(path, asked | fields, **own)
+    return ImageCall(path, asked | fields, pictures=pictures, **own)
 
 
 def check_deadline(seconds: float | None) -> None:

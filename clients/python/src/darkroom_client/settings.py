@@ -86,8 +86,7 @@ def _form(call: Call) -> list[Part]:
     for name, given in call.fields.items():
         values = [given] if isinstance(given, str) else given
         parts += [(name, (None, value.encode())) for value in values]
-    if call.overlay is not None:
-        parts.append(("overlay", (None, call.overlay)))
+    parts += [(name, (None, content)) for name, content in call.pictures.items()]
     return parts + [("files", (*file, "application/octet-stream")) for file in call.files]
 
 
