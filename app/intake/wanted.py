@@ -1,10 +1,9 @@
 """A typed request: its images and the work on each of them, independent of HTTP.
 
 `/classify` wants labels (`Classify`), `/v2` perhaps of tensors (`ClassifyTensors`); `/filter` one
-filtered version (`Version`), `/process` several parts of both kinds (`Parts`), `/info` a
-description (`Describe`), `/match` places of a template (`MatchOptions`). The format of a filtered
-image may depend on that of its source, which is known only once the image has been read: the option
-`format` and the Accept header become a small value here.
+filtered version (`Version`), `/process` several parts of both kinds (`Parts`), `/info` and `/match`
+their options. The format of a filtered image may depend on that of its source, which is known only
+once the image has been read: the option `format` and the Accept header become a small value here.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +17,7 @@ from app.http.problems import MOST_ERRORS, read_with_encoding
 from app.intake.item import Item, Url
 from app.intake.json_items import parsed_json
 from app.intake.spool import Blob
-from models.api.schemas import EncodingOptions, FilterOptions, MatchOptions
+from models.api.schemas import EncodingOptions, FilterOptions, InfoOptions, MatchOptions
 from models.codec import ENCODABLE, Encoding, ImageFormat, ImageInfo, claimed_pixels, identify
 from models.codec.costs import START, claimed_frames, encode_cost
 from models.domain.errors import FieldError, InvalidParameter, NotAcceptable, ServiceError
@@ -160,16 +159,6 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Describe:
-    """The description of a file, with its dominant `colour` or its `appearance`, for which the
-    whole image is decoded.
-    """
-
-    colour: bool = True
-    appearance: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class ClassifyTensors:
     """The work on images that come as tensors of the same shape, not as files.
 
@@ -192,7 +181,7 @@ class ClassifyTensors:
         return self.height * self.width * 3 * (4 if self.operation.preprocessed else 1)
 
 
-Wanted = Classify | ClassifyTensors | Version | Parts | Describe | MatchOptions
+Wanted = Classify | ClassifyTensors | Version | Parts | InfoOptions | MatchOptions
 """What is wanted of every image of a request."""
 
 

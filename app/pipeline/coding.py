@@ -36,10 +36,11 @@ from app.decoders import Wanted as Of
 from app.decoders.memory import KEPT, release
 from app.intake.item import Item
 from app.intake.spool import Blob
-from app.intake.wanted import ClassifyTensors, Describe, Version
+from app.intake.wanted import ClassifyTensors, Version
 from app.pipeline.memory import Memory, check_filters
 from app.pipeline.outcomes import Timings
 from models import codec
+from models.api.schemas import InfoOptions
 from models.codec import Decoded, Description, Encoding, ImageFormat, ImageInfo, identify
 from models.domain.alarms import Timeout
 from models.domain.backend import Load
@@ -271,7 +272,9 @@ class ImageCodec:
         content.close()
         return HeldImage(found)
 
-    async def described(self, content: Blob, image: ImageContext, wanted: Describe) -> Description:
+    async def described(
+        self, content: Blob, image: ImageContext, wanted: InfoOptions
+    ) -> Description:
         """Return what a file contains; raises the error of a file that cannot be read.
 
         EXIF and colour profiles may be hostile: even their readers run in a decoder process.

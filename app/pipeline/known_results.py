@@ -13,7 +13,7 @@ from typing import Any
 
 from app.admission import Permit
 from app.intake.spool import Blob, digest_of
-from app.intake.wanted import Describe, Parts, Wanted
+from app.intake.wanted import Parts, Wanted
 from app.pipeline.encoded_files import EncodedFile, EncodedFiles
 from app.pipeline.outcomes import (
     AnswerOutcome,
@@ -24,7 +24,7 @@ from app.pipeline.outcomes import (
     images_of,
 )
 from app.telemetry.metrics import Metrics
-from models.api.schemas import MatchOptions
+from models.api.schemas import InfoOptions, MatchOptions
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Lane, Vector, counts
 
@@ -78,7 +78,7 @@ class KnownResults:
         first computes and the rest wait for it.
         """
         lacks_labels = isinstance(wanted, Parts) and isinstance(wanted.labels, ServiceError)
-        if lacks_labels or isinstance(wanted, Describe | MatchOptions) or not counts():
+        if lacks_labels or isinstance(wanted, InfoOptions | MatchOptions) or not counts():
             return await work()
         digest = await digest_of(content)
         key, lane = (self._current(), digest, wanted, permit.client), permit.lane

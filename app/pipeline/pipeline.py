@@ -27,7 +27,6 @@ from app.intake.wanted import (
     CODEC,
     Admitted,
     ClassifyTensors,
-    Describe,
     ImageRequest,
     Parts,
     Version,
@@ -54,7 +53,7 @@ from app.pipeline.outcomes import (
     VersionAnswer,
 )
 from app.telemetry.metrics import Metrics
-from models.api.schemas import MatchOptions
+from models.api.schemas import InfoOptions, MatchOptions
 from models.codec import pixels_of
 from models.domain.alarms import Timeout, interrupted
 from models.domain.backend import Backend
@@ -80,7 +79,7 @@ _NAMES = {
     ClassifyTensors: "classify",
     Version: "filter",
     Parts: "process",
-    Describe: "info",
+    InfoOptions: "info",
     MatchOptions: "match",
 }
 """The label of each kind of request in metrics."""
@@ -236,7 +235,7 @@ class Pipeline:
                 return await self._filtered(content, wanted, image)
             if isinstance(wanted, Parts):
                 return await self._processed(content, wanted, image)
-            if isinstance(wanted, Describe):
+            if isinstance(wanted, InfoOptions):
                 return await decoder.described(content, image, wanted)
             if isinstance(wanted, MatchOptions):
                 return await self._matched(content, wanted, image)

@@ -45,7 +45,6 @@ from app.intake.request_items import PICTURES, collect, options_of
 from app.intake.spool import Blob, digest_of
 from app.intake.stream import ImageStream, is_stream
 from app.intake.wanted import (
-    Describe,
     ImageRequest,
     Parts,
     Version,
@@ -157,14 +156,8 @@ def _form_of_filtered(accept: Accept, single: bool) -> str:
 )
 async def info(request: Request) -> Response:
     """Format, size, orientation, EXIF, colour profile, colours and hashes of 1…N images."""
-    return await handle(
-        request, _info_wanted, _one_of((JSON, *JSON_LINES, EVENTS), "/info answers")
-    )
-
-
-def _info_wanted(given: Mapping[str, Any], _accept: Accept, _service: Service) -> Describe:
-    options = read(InfoOptions, given)
-    return Describe(options.colour, options.appearance)
+    form_of = _one_of((JSON, *JSON_LINES, EVENTS), "/info answers")
+    return await handle(request, lambda given, *_: read(InfoOptions, given), form_of)
 
 
 @router.post(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from models.api.numbers import checked
+from models.codec.description import Description
 from models.codec.formats import OUTPUT_FORMATS
 from models.domain.job import Match
 
@@ -19,40 +20,6 @@ class InfoOptions(BaseModel):
         False,
         description="true: `phash`, `blurhash` and `colours` in place of `colour`; the image is "
         "decoded whole",
-    )
-
-
-class DominantColour(BaseModel):
-    """One dominant colour of an image."""
-
-    colour: str = Field(description="in sRGB as #rrggbb")
-    share: float = Field(description="of the opaque pixels, up to 1")
-
-
-class ImageDescription(BaseModel):
-    """Description of a file, by its header."""
-
-    format: str
-    width: int = Field(description="of the upright image, in pixels")
-    height: int = Field(description="of the upright image, in pixels")
-    orientation: int = Field(description="EXIF's, 1 to 8; 1 is upright")
-    frames: int | None = Field(
-        None, description="missing where there are several and the header has no count (GIF, TIFF)"
-    )
-    mode: str = Field(description="how the pixels are stored, by Pillow's name")
-    exif: dict[str, str | int | float] = Field(
-        description="camera, exposure, dates and author; no place, serial numbers or comments"
-    )
-    profile: str | None = Field(None, description="name of the embedded colour profile")
-    colour: str | None = Field(
-        None, description="dominant colour in sRGB as #rrggbb; missing if no pixel is opaque"
-    )
-    phash: str | None = Field(
-        None, description="perceptual hash, 16 hexadecimal digits: alike images differ in few bits"
-    )
-    blurhash: str | None = Field(None, description="BlurHash of 4 × 3 components, on white")
-    colours: list[DominantColour] | None = Field(
-        None, description="up to five dominant colours, the most frequent first"
     )
 
 
@@ -138,7 +105,7 @@ class Record(BaseModel):
         default=None, description="of output=embedding: the features, or base64 of float32"
     )
     image: FilteredImage | None = None
-    info: ImageDescription | None = Field(default=None, description="of POST /info")
+    info: Description | None = Field(default=None, description="of POST /info")
     matches: list[Match] | None = Field(default=None, description="of POST /match, best first")
     versions: list[VersionRecord] | None = Field(default=None, description="in the order asked for")
     error: Problem | None = Field(

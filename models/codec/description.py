@@ -61,24 +61,27 @@ class ColourShare:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Description of a file. `width` and `height` describe the upright image, in pixels.
+    """Description of a file by its header; JSON leaves out members that are None.
 
-    `frames` is None where there are several and the header has no count (GIF, TIFF). `profile` is
-    the name of the colour profile. `colour` is `#rrggbb` in sRGB, None if it was not asked for, or
-    if no pixel is opaque. The last three are None if the appearance was not asked for: `phash` has
-    16 hexadecimal digits, of which few bits differ where images look alike, `blurhash` is a
-    placeholder for pages, and `colours` begin with the most frequent colour.
+    `width` and `height` describe the upright image, in pixels; `orientation` is EXIF's, 1 to 8.
+    `frames` is None where there are several and the header has no count (GIF, TIFF). `mode` is
+    Pillow's name of the stored pixels. `exif` has camera, exposure, dates and author, but no place,
+    serial numbers or comments. `profile` is the name of the colour profile. `colour` is the
+    dominant colour, `#rrggbb` in sRGB, None if it was not asked for, or if no pixel is opaque. The
+    last three are None if the appearance was not asked for: `phash` has 16 hexadecimal digits, of
+    which few bits differ where images look alike; `blurhash`, of 4 × 3 components on white, is a
+    placeholder for pages; and up to five `colours` begin with the most frequent colour.
     """
 
     format: str
     width: int
     height: int
     orientation: int
-    frames: int | None
     mode: str
     exif: dict[str, ExifValue]
-    profile: str | None
-    colour: str | None
+    frames: int | None = None
+    profile: str | None = None
+    colour: str | None = None
     phash: str | None = None
     blurhash: str | None = None
     colours: list[ColourShare] | None = None
@@ -102,9 +105,9 @@ def describe(data: bytes, header: Header, *, colour: bool) -> Description:
         info.width,
         info.height,
         info.orientation,
-        None if several else info.frames,
         info.mode,
         exif,
+        None if several else info.frames,
         _profile_name(header.icc_profile),
         found,
     )

@@ -12,7 +12,7 @@ from PIL import Image as Pillow
 
 from app.decoders import LARGE_FILE, SMALL, Bounds, opening_bytes
 from app.intake.spool import Blob
-from app.intake.wanted import Describe, OutputFormat, Version
+from app.intake.wanted import OutputFormat, Version
 from app.pipeline.coding import (
     AHEAD,
     DECODING,
@@ -23,6 +23,7 @@ from app.pipeline.coding import (
     ImageCodec,
 )
 from app.pipeline.memory import to_filter
+from models.api.schemas import InfoOptions
 from models.codec import Decoded, Encoding, ImageFormat, ImageInfo
 from models.domain.backend import Load
 from models.domain.image import Image
@@ -55,7 +56,9 @@ def described(data: bytes, *, colour: bool) -> list[int]:
     under_way = Context()
 
     async def scenario() -> None:
-        found = await decoder_of(Pool()).described(Blob.of(data), under_way, Describe(colour))
+        found = await decoder_of(Pool()).described(
+            Blob.of(data), under_way, InfoOptions(colour=colour)
+        )
         assert found.width
         under_way.release()
 

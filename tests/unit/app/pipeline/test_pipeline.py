@@ -20,7 +20,6 @@ from app.intake.wanted import (
     AS_SOURCE,
     MOST_WORK,
     TYPICAL_PIXELS,
-    Describe,
     ImageRequest,
     OutputFormat,
     Parts,
@@ -29,6 +28,7 @@ from app.intake.wanted import (
 )
 from app.pipeline.outcomes import Answer
 from app.pipeline.pipeline import Pipeline, run, timeout_of
+from models.api.schemas import InfoOptions
 from models.codec import Encoding, ImageFormat
 from models.domain.alarms import alarms
 from models.domain.deadline import Deadline
@@ -51,7 +51,7 @@ def claiming(width: int, height: int) -> bytes:
 def test_work_follows_the_header_but_no_size_that_will_be_refused(
     width: int, height: int, counts: int | None
 ) -> None:
-    work = work_on(Blob.of(claiming(width, height)), Describe(), 2_000_000)
+    work = work_on(Blob.of(claiming(width, height)), InfoOptions(), 2_000_000)
     assert work == 1000 + (counts or TYPICAL_PIXELS) // 50
 
 
@@ -177,7 +177,7 @@ class Waiting(Pipeline):
 @pytest.mark.parametrize("n_images", [1, 3])
 async def test_all_work_has_ended_when_the_request_of_a_whole_answer_has(n_images: int) -> None:
     pipeline, items = Waiting(), tuple(Item(n, Blob.of(b"")) for n in range(n_images))
-    answering = pipeline.whole(ImageRequest(items, Describe()), cast(Permit, None))
+    answering = pipeline.whole(ImageRequest(items, InfoOptions()), cast(Permit, None))
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(answering, 0.01)
     assert pipeline.ended == [*range(n_images)]
