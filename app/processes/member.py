@@ -16,6 +16,8 @@ import socket
 import sys
 from typing import Any, NoReturn
 
+import uvloop
+
 from app.telemetry import logs
 from models.exit_codes import ExitCode
 from models.heartbeat import BEAT, Heartbeat
@@ -103,8 +105,6 @@ def run() -> int:
         return _front_end(settings, orders)
     if orders.given["role"] == "private":
         return _private(settings, orders)
-    import uvloop  # of which the process of a command has no need
-
     try:
         return uvloop.run(_worker(settings, orders))
     except ValueError as error:  # of the settings: it would be the same the next time

@@ -70,6 +70,7 @@ class Planes:
         if self._fails:
             raise NvJpegError("nvjpegDecodeBatched", 4)
         for row in destinations:
+            assert not row["channel"][len(self._planes) :].any(), "nothing may be written there"
             for plane, address, pitch in zip(
                 self._planes, row["channel"], row["pitch"], strict=False
             ):

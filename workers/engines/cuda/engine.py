@@ -1,7 +1,8 @@
-"""The engine of an NVIDIA GPU: staging slots pass through three streams in turn.
+"""The engine of an NVIDIA GPU: staging slots pass through its streams in turn.
 
 `launch` only starts work and `collect` waits for it. While a batch is computed, the next batch is
-uploaded and decoded, and the batch before is downloaded. Nothing is allocated while serving.
+uploaded and decoded, and filtered images of the batch before are downloaded. Nothing is allocated
+while serving.
 """
 
 import logging
@@ -223,7 +224,7 @@ class CudaEngine:
         return slot
 
     def launch(self, slot: GpuSlot, jobs: Sequence[Job]) -> None:
-        """Start the batch on the three streams; raises EngineLost after a sticky error."""
+        """Start the batch on the streams; raises EngineLost after a sticky error."""
         torch.cuda.set_device(self._torch_device)
         slot.jobs = jobs
         try:

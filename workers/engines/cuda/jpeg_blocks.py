@@ -11,6 +11,7 @@ import logging
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,13 +42,12 @@ is kept for them. Of 181 photos the largest has 1.8 for each pixel."""
 class ReadableMemory:
     """Memory of the host that the device reads where it is, because the driver keeps its pages.
 
-    Any thread may call the methods.
+    Any thread may call the methods: a change of the dictionary is a single step, and so is a copy.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._ends: dict[int, int] = {}
-        self._bounds = _bounds(self._ends)
 
     def add(self, memory: Pixels, n_bytes: int) -> None:
         """Register the first bytes of `memory`, uint8 (n,), until nothing uses its array."""
@@ -62,11 +62,10 @@ class ReadableMemory:
             return
         weakref.finalize(memory, self._remove, start).atexit = False
         self._ends[start] = start + n_bytes
-        self._bounds = _bounds(self._ends)
 
     def holds(self, rows: NDArray[np.void]) -> NDArray[np.bool_]:
         """Return which of these rows of FILE lie in this memory."""
-        first, end = self._bounds
+        first, end = _bounds(tuple(self._ends.copy().items()))
         inside = (rows["address"] >= first) & (rows["address"] + rows["size"] <= end)
         return np.asarray(inside.any(axis=0))
 
@@ -74,14 +73,14 @@ class ReadableMemory:
         from cupy.cuda import runtime
 
         del self._ends[start]
-        self._bounds = _bounds(self._ends)
         with _current(self._device):
             runtime.hostUnregister(start)
 
 
-def _bounds(ends: Mapping[int, int]) -> NDArray[np.uint64]:
-    """Return the first addresses and the ends, uint64 (2, n, 1)."""
-    return np.array([*ends.items()], np.uint64).reshape(-1, 2).T[..., None]
+@lru_cache(maxsize=8)
+def _bounds(ends: tuple[tuple[int, int], ...]) -> NDArray[np.uint64]:
+    """Return the first addresses and the ends of pieces of memory, uint64 (2, n, 1)."""
+    return np.array(ends, np.uint64).reshape(-1, 2).T[..., None]
 
 
 class JpegBlocks:

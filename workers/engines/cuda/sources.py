@@ -144,10 +144,14 @@ class BatchSources:
 
 
 def planes(jpegs: Sequence[Jpeg], region: Region) -> Table:
-    """Reserve memory for the planes of JPEGs as they are stored, and return a row for each."""
+    """Reserve memory for the planes of JPEGs as they are stored, and return a row for each.
+
+    A plane that a JPEG does not have stays at address 0, to which nothing can write.
+    """
     layouts = [_layout(j.height, j.width, j.subsampling, j.orientation) for j in jpegs]
     rows = np.frombuffer(bytearray().join([row for row, _ in layouts]), SOURCE)
-    rows["plane"] += region.take_all(np.array([n_bytes for _, n_bytes in layouts]))[:, None]
+    starts = region.take_all(np.array([n_bytes for _, n_bytes in layouts]))
+    rows["plane"] += starts[:, None] * (rows["pitch"] > 0)
     return rows
 
 
@@ -158,7 +162,7 @@ def _layout(
     """Return the row and the bytes of the planes of a JPEG whose upright image has this size, in
     pixels, as if its planes began at address 0.
 
-    Planes that a grey JPEG does not have begin there, too. A cache makes this cheap: arrays of a
+    A grey JPEG's second and third plane have a pitch of 0. A cache makes this cheap: arrays of a
     few numbers cost as much as decoding a photo.
     """
     if orientation >= 5:
