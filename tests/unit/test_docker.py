@@ -68,6 +68,26 @@ def test_hadolint_has_nothing_to_say_about_the_dockerfile() -> None:
     assert (found.returncode, found.stdout) == (0, "")
 
 
+def test_plain_up_starts_one_service_on_every_gpu() -> None:
+    (started,) = (each for each in services().values() if "profiles" not in each)
+    every = [{"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}]
+    assert started["deploy"]["resources"]["reservations"]["devices"] == every
+    assert started["build"]["target"] == "gpu"
+    assert ("RUN", '["darkroom", "kernels"]') in instructions()
+
+
+def test_jobs_and_what_is_compiled_lie_in_volumes_that_the_user_of_the_image_owns() -> None:
+    cache = f"{image_environment()['XDG_CACHE_HOME']}/darkroom"
+    user, group = arguments("USER")[0].split(":")
+    made = f"install --directory --owner={user} --group={group}"
+    for service in services().values():
+        data = service["environment"]["DARKROOM_DATA_FOLDER"]
+        assert service["volumes"] == [f"cache:{cache}", f"data:{data}"]
+        (commands,) = (rest for rest in arguments("RUN") if "useradd" in rest)
+        assert f"{made} {cache} " in commands
+        assert commands.endswith(f"{made} --mode=700 {data}")
+
+
 def test_the_settings_file_of_compose_names_only_settings() -> None:
     for service in services().values():
         (file,) = (re.sub(r"\$\{\w+:-(.*)\}", r"\1", each) for each in service["env_file"])

@@ -69,3 +69,16 @@ def test_a_replica_has_four_batches_of_images_and_is_full_at_two() -> None:
         workers = deployments(configurations()[number])["workers"]
         assert workers["max_ongoing_requests"] == FULL_BATCHES * batch
         assert workers["autoscaling_config"]["target_ongoing_requests"] == 2 * batch
+
+
+def test_a_replica_fits_into_a_pod_of_its_group() -> None:
+    found = deployments(configurations()[1])
+    (_, front_ends), (_, gpus) = sorted(
+        (each["groupName"], each) for each in ray_service()["rayClusterConfig"]["workerGroupSpecs"]
+    )
+    for group, deployment in ((front_ends, found["front_ends"]), (gpus, found["workers"])):
+        (container,) = group["template"]["spec"]["containers"]
+        requests, wanted = container["resources"]["requests"], deployment["ray_actor_options"]
+        assert int(requests["cpu"]) >= wanted["num_cpus"]
+        assert int(requests.get("nvidia.com/gpu", 0)) == wanted.get("num_gpus", 0)
+        assert group["maxReplicas"] >= deployment["autoscaling_config"]["max_replicas"]
