@@ -1,21 +1,25 @@
-"""Filter an array in a `.npy` or TIFF file that may be larger than memory, tile by tile.
+"""Filter an array in a `.npy`, TIFF or PNG file: whole if that takes little memory, else in tiles.
 
 A tile is read with as many rows and columns around it as the filters of the chain reach together,
 and only the tile itself is written: its samples are those of the whole image. The files are mapped
 anew for each row of tiles, so that pages that were used do not stay in memory.
 """
 
+import math
 import os
+import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from app.bulk.atomic_file import unfinished
 from app.bulk.errors import CannotWrite, WrongUsage
-from models.domain.errors import InvalidParameter
 from workers.filters import bands, wide
 from workers.operations import FilterChain
 
@@ -23,14 +27,10 @@ SIDE = 2048
 """Rows and columns of a tile, without the lines around it."""
 
 MEMORY = 768 << 20
-"""Estimated bytes that the work on a tile may take."""
-
-_WIDE = 40
-"""Bytes per sample that a filter of 16-bit samples takes: some arrays of float64."""
-
+"""Estimated bytes that the work on a tile, or on a whole image, may take."""
 
 TIFF = (".tif", ".tiff")
-"""Suffixes of TIFFs; only a result with this name makes a TIFF an array and no image."""
+"""Suffixes of TIFFs; without `--depth` only a result with this name makes a TIFF an array."""
 
 
 def are_arrays(sources: Sequence[str], target: str) -> bool:
@@ -38,61 +38,110 @@ def are_arrays(sources: Sequence[str], target: str) -> bool:
     return target.endswith((".npy", *TIFF)) or any(each.endswith(".npy") for each in sources)
 
 
-def filter_array(source: Path, target: Path, chain: FilterChain, *, replaces: bool) -> None:
-    """Write the filtered array; raises WrongUsage, and CannotWrite for an error of the file."""
-    array = _mapped(source)
-    dtype = array.dtype.newbyteorder("=")
-    if not are_arrays((), target.name) or (target.exists() and target.samefile(source)):
-        raise WrongUsage(
-            "--output: name another file than the source; its name ends with .npy, .tif or .tiff"
-        )
+def filter_array(
+    source: Path, target: Path, chain: FilterChain, *, deep: bool, max_pixels: int, replaces: bool
+) -> None:
+    """Write the filtered array; raises WrongUsage, CannotWrite for an error of the file, and
+    InvalidParameter if a filter cannot be applied.
+
+    `deep`: samples must have 16 bits. An image of more than `max_pixels` is filtered in tiles.
+    """
+    png, tiff = target.suffix == ".png", target.suffix in TIFF
+    named = png or are_arrays((), target.name)
+    if not named or (target.exists() and target.samefile(source)):
+        text = "name another file than the source, that ends with .npy, .tif, .tiff or .png"
+        raise WrongUsage(f"--output: {text}")
     if target.exists() and not replaces:
         raise WrongUsage(f"--output: {target} exists already; add --force to replace it")
+    array, metadata = _read(source)
+    dtype = array.dtype.newbyteorder("=")
+    if deep and dtype != np.uint16:
+        raise WrongUsage(f"--depth: {source} has 8 bits a sample; leave the flag out")
     shape = *array.shape[:2], array.shape[2] if array.ndim == 3 else 1
-    reach = _reach(chain)
-    tile = *(min(n, SIDE + 2 * r) for n, r in zip(shape[:2], reach, strict=True)), shape[2]
-    try:
-        channels = chain.shape_after(tile)[2]
-        needed = chain.memory(tile)
-        if dtype == np.uint16:
-            wide.check(chain.filters, shape[2])
-            needed = _WIDE * tile[0] * tile[1] * tile[2]
-    except InvalidParameter as error:
-        raise WrongUsage(str(error)) from None
-    if needed > MEMORY:
-        raise WrongUsage(
-            f"the filters reach {reach[0]:,} rows and {reach[1]:,} columns, so that a tile takes "
-            f"about {needed >> 20:,} MiB of memory, more than {MEMORY >> 20}; make them smaller"
-        )
-    after = (*shape[:2], channels) if array.ndim == 3 or channels > 1 else shape[:2]
-    del array
+    narrow, wider = partial(chain.memory, overwrite=True), partial(wide.memory, chain.filters)
+    memory = wider if dtype == np.uint16 else narrow
+    needed, after = memory(shape), chain.shape_after(shape)
+    if png:  # the source, the result in both orders of channels, and the file
+        needed = max(needed, 4 * dtype.itemsize * math.prod(after))
+    two, reach = array.ndim == 2, (0, 0)
+    if needed <= MEMORY and chain.most_pixels(*shape[:2]) <= max_pixels:
+        array = _filtered(np.require(array, dtype, ["C", "W"]).reshape(shape), chain)
+        after, chain = array.shape, FilterChain(())  # the tiles below copy the result
+    elif png:
+        raise WrongUsage("--output: the image is too large for a PNG here; name a .npy or .tif")
+    else:
+        reach = _reach(chain)
+        tile = *(min(n, SIDE + 2 * r) for n, r in zip(shape[:2], reach, strict=True)), shape[2]
+        needed = memory(tile) + (0 if isinstance(array, np.memmap) else array.nbytes)
+        if needed > MEMORY:
+            raise WrongUsage(
+                f"the filters reach {reach[0]:,} rows and {reach[1]:,} columns: a tile takes about "
+                f"{needed >> 20:,} MiB of memory, more than {MEMORY >> 20}; make them smaller"
+            )
+    channels, profile = after[2], cv2.IMAGE_METADATA_ICCP
+    sizes = after[:2] if two and channels == 1 else after
+    fits = (channels < 3) == (shape[2] < 3)  # a profile is of grey or of RGB
+    kept = {k: v for k, v in metadata.items() if fits and (png or (tiff and k == profile))}
+    layout: dict[str, Any] = {"photometric": "rgb" if channels >= 3 else "minisblack"}
+    layout |= {"extrasamples": "unassalpha"} if channels == 4 else {}
+    layout |= {"iccprofile": kept[profile].tobytes()} if tiff and kept else {}
     try:
         with unfinished(target, replace=replaces) as temporary:
-            tiff = target.suffix in TIFF
-            if tiff:
-                layout = {"photometric": "rgb" if channels >= 3 else "minisblack"}
-                layout |= {"extrasamples": "unassalpha"} if channels == 4 else {}
-                _tifffile().memmap(temporary, shape=after, dtype=dtype, metadata=None, **layout)
+            if png:
+                given = _swapped(array), [*kept], [*kept.values()]
+                done, data = cv2.imencodeWithMetadata(".png", *given)
+                if not done:
+                    raise OSError("a side of a PNG has at most 1,000,000 pixels")
+                temporary.write_bytes(data.tobytes())
+            elif tiff:
+                _tifffile().memmap(temporary, shape=sizes, dtype=dtype, metadata=None, **layout)
             else:
-                np.lib.format.open_memmap(temporary, "w+", dtype, after)
+                np.lib.format.open_memmap(temporary, "w+", dtype, sizes)
             if hasattr(os, "posix_fallocate"):  # a full disk would kill a process that writes
                 with temporary.open("r+b") as file:
                     os.posix_fallocate(file.fileno(), 0, file.seek(0, os.SEEK_END))
-            for top in range(0, shape[0], SIDE):
-                rows, made = _mapped(source), _opened(temporary, tiff, "r+")
-                for left in range(0, shape[1], SIDE):
+            for top in range(0, 0 if png else after[0], SIDE):
+                rows = _read(source)[0] if isinstance(array, np.memmap) else array
+                made = _mapped(temporary, tiff, "r+")
+                for left in range(0, after[1], SIDE):
                     _filter_tile(rows, made, (top, left), reach, chain)
                 made.flush()
     except OSError as error:
         raise CannotWrite.of(target, error) from None
+    if len(kept) < len(metadata):
+        print(f"darkroom: {target} lacks the colour profile or EXIF of {source}", file=sys.stderr)
 
 
-def _mapped(source: Path) -> NDArray[np.generic]:
-    """Map the array of a file; WrongUsage if it is no image."""
+def _read(source: Path) -> tuple[NDArray[Any], dict[int, Any]]:
+    """Map the array of a file, or decode it; WrongUsage if it is no image.
+
+    Also return its metadata by OpenCV's numbers of kinds, such as the colour profile, uint8 (1, n).
+    """
+    tiff, metadata = source.suffix in TIFF, dict[int, Any]()
     try:
-        array = _opened(source, source.suffix in TIFF, "r")
-    except (OSError, ValueError) as error:
-        raise WrongUsage(f"{source}: {getattr(error, 'strerror', None) or error}") from None
+        if source.suffix == ".png":
+            with Image.open(source, formats=["PNG"]) as header:
+                if header.mode[0] == "I" and "transparency" in header.info:  # OpenCV drops it
+                    raise ValueError("a colour of a grey PNG of 16 bits cannot be transparent")
+            array, metadata = _decoded(source, header.width * header.height)
+        elif tiff:
+            with _tifffile().TiffFile(source) as file:
+                page = file.pages[0]
+                if page.photometric.name not in ("MINISBLACK", "RGB") or len(file.pages) > 1:
+                    raise ValueError(f"{len(file.pages)} pages, colours {page.photometric.name}")
+                if page.iccprofile:
+                    profile = np.frombuffer(page.iccprofile, np.uint8)
+                    metadata = {cv2.IMAGE_METADATA_ICCP: profile[None]}
+            if page.is_contiguous or page.bitspersample != 16 or page.planarconfig != 1:
+                array = _mapped(source, tiff, "r")
+            else:
+                array, _ = _decoded(source, page.imagewidth * page.imagelength)
+        else:
+            array = _mapped(source, tiff, "r")
+    except (OSError, ValueError, IndexError, cv2.error) as error:
+        need = "; a TIFF of one page of grey or RGB is needed, of 8 bits without compression"
+        text = getattr(error, "strerror", None) or f"{error}{need if tiff else ''}"
+        raise WrongUsage(f"{source}: {text}") from None
     shape, dtype = array.shape, array.dtype
     image = len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4))
     if dtype.newbyteorder("=") not in (np.uint8, np.uint16) or 0 in shape or not image:
@@ -100,25 +149,32 @@ def _mapped(source: Path) -> NDArray[np.generic]:
             f"{source}: an array of uint8 or uint16 with the shape (height, width) or (height, "
             f"width, 3 | 4) is needed, not {dtype} {shape}"
         )
-    return array
+    return array, metadata
 
 
-def _opened(path: Path, tiff: bool, mode: str) -> "np.memmap[Any, Any]":
+def _mapped(path: Path, tiff: bool, mode: str) -> "np.memmap[Any, Any]":
     """Map the array of a file; OSError or ValueError if it has none that can be mapped."""
-    array: np.memmap[Any, Any]
-    if not tiff:
-        array = np.lib.format.open_memmap(path, mode)
-        return array
-    try:
-        with _tifffile().TiffFile(path) as file:
-            page = file.pages[0]
-            if page.photometric.name not in ("MINISBLACK", "RGB") or len(file.pages) > 1:
-                raise ValueError(f"{len(file.pages)} pages, colours {page.photometric.name}")
-        array = _tifffile().memmap(path, mode=mode)
-    except (ValueError, IndexError) as error:
-        need = "a TIFF of one page of grey or RGB without compression is needed"
-        raise ValueError(f"{error}; {need}") from None
+    mapped = _tifffile().memmap if tiff else np.lib.format.open_memmap
+    array: np.memmap[Any, Any] = mapped(path, mode=mode)
     return array
+
+
+def _decoded(path: Path, pixels: int) -> tuple[NDArray[Any], dict[int, Any]]:
+    """Decode a file of 16 bits; ValueError if it is damaged, or its pixels take too much memory."""
+    if pixels > MEMORY // 16:  # bytes of a pixel with alpha in OpenCV's order, and in ours
+        raise ValueError(f"{pixels:,} pixels are more than {MEMORY // 16:,}; save them as .npy")
+    decoded, *metadata = cv2.imreadWithMetadata(str(path), cv2.IMREAD_UNCHANGED)
+    if decoded is None or decoded.dtype != np.uint16:
+        what = "is damaged" if decoded is None else "has no samples of 16 bits"
+        raise ValueError(f"the file {what}")
+    return _swapped(decoded), dict(zip(*metadata, strict=True))
+
+
+def _swapped(pixels: NDArray[Any]) -> NDArray[Any]:
+    """Return the pixels with red and blue exchanged, because OpenCV's order is BGR."""
+    if pixels.ndim == 2 or pixels.shape[2] == 1:
+        return pixels
+    return cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR if pixels.shape[2] == 3 else cv2.COLOR_RGBA2BGRA)
 
 
 def _tifffile() -> Any:
@@ -138,8 +194,8 @@ def _reach(chain: FilterChain) -> tuple[int, int]:
     for each in chain.filters:
         if each.around is None:
             raise WrongUsage(
-                f"{each.name} depends on the whole image or on places in it, and an array is "
-                "filtered in tiles; convert it to an image file for this filter"
+                f"{each.name} depends on the whole image or on places in it, and arrays above "
+                f"--max-pixels or {MEMORY >> 20} MiB of work are filtered in tiles; make it smaller"
             )
         rows, columns = rows + each.around[0], columns + each.around[1]
     return rows, columns
@@ -160,12 +216,17 @@ def _filter_tile(
         inside.append(slice(start - first, stop - first))
         written.append(slice(start, stop))
     pixels = np.array(source[tuple(seen)], made.dtype, order="C")
-    pixels = pixels.reshape(*pixels.shape[:2], -1)
+    pixels = _filtered(pixels.reshape(*pixels.shape[:2], -1), chain)
+    tile = pixels[tuple(inside)]
+    made[tuple(written)] = tile.reshape(*tile.shape[:2], *made.shape[2:])
+
+
+def _filtered(pixels: NDArray[Any], chain: FilterChain) -> NDArray[Any]:
+    """Return the filtered array, (h, w, C); it may overwrite its input."""
     if pixels.dtype == np.uint16:
         for each in chain.filters:
             pixels = wide.apply(each, pixels)
     else:
         for step in chain.steps:
             pixels = bands.apply(step, pixels, overwrite=True)
-    tile = pixels[tuple(inside)]
-    made[tuple(written)] = tile.reshape(*tile.shape[:2], *made.shape[2:])
+    return pixels

@@ -61,6 +61,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force", action="store_true", help="replace existing files; otherwise none is replaced"
     )
+    text = "keep the 16 bits of a PNG or TIFF; the result is a PNG, TIFF or .npy file"
+    parser.add_argument("--depth", type=int, choices=(16,), help=text)
     parser.add_argument("--json", dest="as_json", action="store_true", help=JSON)
     names = [each.value for each in OUTPUT_FORMATS]
     group = parser.add_argument_group("encoding of the results")
@@ -83,6 +85,7 @@ def run(
     preset: str | None,
     output: str,
     force: bool,
+    depth: int | None,
     retry_failed: bool,
     as_json: bool,
     **encoding: Any,
@@ -91,13 +94,21 @@ def run(
 
     `encoding` has the options of `POST /filter` for the encoder, and the servers, if there are any.
     """
-    if are_arrays(files, output):
+    if depth or are_arrays(files, output):
         given = {"retry_failed": retry_failed, "preset": preset, **encoding}
         useless = [name for name, value in given.items() if value]
-        if len(files) > 1 or useless:
-            what = f"--{useless[0].replace('_', '-')} has" if useless else "further files have"
+        if len(files) != 1 or useless:
+            what = f"--{useless[0].replace('_', '-')} has" if useless else "other files have"
             raise WrongUsage(f"an array is filtered alone; {what} no meaning for it")
-        filter_array(Path(files[0]), Path(output), given_chain(ops, op), replaces=force)
+        paths, chain, most = (
+            (Path(files[0]), Path(output)),
+            given_chain(ops, op),
+            settings.max_pixels,
+        )
+        try:
+            filter_array(*paths, chain, deep=depth == 16, max_pixels=most, replaces=force)
+        except InvalidParameter as error:
+            raise WrongUsage(str(error)) from None
         return ExitCode.OK
     servers, settings = encoding.pop("servers"), allowed(settings, files)
     archive = Path(output) if results.is_zip(output) else None

@@ -37,7 +37,7 @@ class Flip(Filter):
     def apply(self, pixels: Pixels) -> Pixels:
         """Return Pillow's `ImageOps.mirror` or `ImageOps.flip` of uint8 (H, W, C)."""
         turned = cv2.flip(np.ascontiguousarray(pixels), int(self.direction == "horizontal"))
-        return np.asarray(turned, np.uint8).reshape(pixels.shape)
+        return np.asarray(turned, pixels.dtype).reshape(pixels.shape)
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return two int32 flags: whether columns, and whether rows, change places."""
@@ -69,7 +69,7 @@ class Rotate90(Filter):
         if self.turns == 0:
             return source.copy()
         turned = cv2.rotate(source, _TURNS[self.turns])
-        return np.asarray(turned, np.uint8).reshape(self.shape_after(source.shape))
+        return np.asarray(turned, source.dtype).reshape(self.shape_after(source.shape))
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
@@ -478,7 +478,7 @@ class _Pass:
         `modes` are Pillow's modes of the input, of the resampling and of the result.
         """
         came, during, goes = modes
-        result = np.empty(self.shape_after(pixels.shape), np.uint8)
+        result = np.empty(self.shape_after(pixels.shape), pixels.dtype)
         lines = pixels.shape[1 - self.axis]
         step = max(1, STRIPE // max(pixels.shape[self.axis], self.size))
         for start in range(0, lines, step):
@@ -500,7 +500,8 @@ class _Pass:
 
 
 def resized(pixels: Pixels, size: tuple[int, int], method: Image.Resampling, box: Box) -> Pixels:
-    """Return Pillow's `Image.resize` of the box of uint8 (H, W, C), axis by axis.
+    """Return Pillow's `Image.resize` of the box of uint8 (H, W, C), axis by axis, or of float32
+    (H, W, 1).
 
     `size` is (height, width). Pillow resamples an axis and rounds to bytes before the second axis
     (libImaging/Resample.c), and a line does not depend on its neighbours, so stripes of lines give
@@ -510,7 +511,7 @@ def resized(pixels: Pixels, size: tuple[int, int], method: Image.Resampling, box
     passes = _passes(pixels.shape, size, box)
     if not passes:
         return pixels.copy()
-    mode = _MODES[pixels.shape[2]]
+    mode = _MODES[pixels.shape[2]] if pixels.dtype == np.uint8 else "F"
     during = "RGBa" if mode == "RGBA" and method is not Image.Resampling.NEAREST else mode
     for index, each in enumerate(passes):
         first, last = index == 0, index == len(passes) - 1
@@ -611,7 +612,8 @@ class Resize(Filter):
 
         Pillow resamples with integer weights of 22 bits, along both axes in the order of
         `columns_first` (libImaging/Resample.c), and antialiases by widening its window when it
-        shrinks. Large images are resized in stripes, with the same bytes.
+        shrinks. Large images are resized in stripes, with the same bytes. A plane of float32
+        (H, W, 1) is resized in Pillow's mode F, without rounding.
         """
         if self.measures:
             return self.measured(pixels).apply(pixels)
