@@ -25,8 +25,8 @@ from workers.kernels.loader import modules
 #
 # The numbers are integers, sums and products of integers, and constants of the text that are
 # declared at the beginning of a line (`constexpr int NAME = …;`). A test compares each of them with
-# the number that a compiler computes. The text is read when the first grid is asked for, not at
-# import: front ends declare filters but launch nothing.
+# the number that a compiler computes. The text is read when the first grid is asked for, by an
+# engine or to check the filters of other packages, and not at import: front ends launch nothing.
 
 _COMMENT = re.compile(r"//.*")
 _LAUNCH = re.compile(r"^LAUNCHED_BY_(TILES|LINES|BLOCKS)\((\w+), ([^;]+)\);", re.MULTILINE)

@@ -40,8 +40,8 @@ class CudaModule:
 def expanded(text: str) -> str:
     """Return `text` with every `#include` replaced by its file, each file at its first mention.
 
-    `#line` lets a compiler's message name the file and the line. Raises PluginRefused
-    for a file that includes a file that does not exist.
+    `#line` lets a compiler's message name the file and the line. Raises PluginRefused for
+    an included file that does not exist.
     """
     return "".join(_lines(text, "kernels.cu", set()))
 
