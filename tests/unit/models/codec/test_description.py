@@ -1,6 +1,7 @@
 """Descriptions of files: the values that they hold, and the parts of a file that are not read."""
 
-import numpy as np
+from typing import Any
+
 import pytest
 from PIL import ExifTags, Image
 
@@ -9,41 +10,33 @@ from models.codec import Description
 from models.domain.errors import Undecodable
 from tests.pictures import drawing, encoded
 from tests.pictures import exif as orientation
-from tests.unit.models.codec.test_colour import image_file, linear_grey
+from tests.unit.models.codec.test_colour import linear_grey
 
 
 def described(file: bytes, *, colour: bool = True) -> Description:
     return codec.open_file(file, max_pixels=10**8).describe(colour=colour)
 
 
-def test_the_dominant_colour_is_that_of_the_largest_surface() -> None:
-    image = Image.new("RGB", (90, 60), (10, 200, 30))
-    image.paste((255, 0, 0), (0, 0, 30, 60))
-    assert described(encoded(image, "PNG")).colour == "#0ac81e"
+def surfaces(mode: str, large: Any, small: Any, **info: object) -> bytes:
+    """Return a PNG of two colours; the second covers three tenths on the left."""
+    image = Image.new(mode, (300, 200), large)
+    image.paste(small, (0, 0, 90, 200))
+    if mode == "P":
+        image.putpalette([200] * 3 + [10] * 3)
+    return encoded(image, "PNG", **info)
 
 
-def test_grey_with_alpha_and_a_profile_has_a_colour() -> None:
-    file = image_file(Image.new("LA", (2, 2), (55, 255)), "PNG", icc_profile=linear_grey())
-    assert described(file).colour == "#808080"  # sRGB's curve: 55 / 255 of the light is level 128
-
-
-def picture_in(mode: str) -> Image.Image:
-    """Return a picture of two colours, of 300 × 200 pixels."""
-    picture = Image.new("RGB", (300, 200), (200, 200, 200))
-    picture.paste((10, 10, 10), (0, 0, 90, 200))
-    if mode == "I":
-        return Image.fromarray(np.asarray(picture.convert("L"), np.int32) * 257)
-    if mode == "I;16":
-        return Image.fromarray(np.asarray(picture.convert("L"), np.uint16) * 257)
-    return picture.convert(mode)
-
-
-def test_transparent_colours_of_a_palette_do_not_count() -> None:
-    picture = picture_in("P")
-    picture.info["transparency"] = picture.getpixel((299, 199))
-    found = described(encoded(picture, "PNG")).colour
-    assert found is not None
-    assert [int(found[n : n + 2], 16) for n in (1, 3, 5)] == pytest.approx([10] * 3, abs=4)
+@pytest.mark.parametrize(
+    ("file", "colour"),
+    [
+        (surfaces("RGB", (10, 200, 30), (255, 0, 0)), "#0ac81e"),
+        (surfaces("P", 0, 1, transparency=0), "#0a0a0a"),  # transparent colours do not count
+        # sRGB's curve: 55 / 255 of the light is level 128
+        (surfaces("LA", (55, 255), (0, 255), icc_profile=linear_grey()), "#808080"),
+    ],
+)
+def test_the_dominant_colour_is_that_of_the_largest_surface(file: bytes, colour: str) -> None:
+    assert described(file).colour == colour
 
 
 def test_without_colour_no_pixel_is_decoded() -> None:
