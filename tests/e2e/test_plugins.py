@@ -66,6 +66,7 @@ def test_the_kernel_of_the_package_is_that_of_its_class(site: Path) -> None:
         ("class Night(TableFilter): pass", "", 'night is not complete: TypeError("Can'),
         (NIGHT + "    passes = ()", "", "night is not complete: TypeError('it has no passes"),
         (NIGHT + "    passes = (Pass('dark'),)", "", "the kernel dark states no grid"),
+        (f"{NIGHT}    quality: int = 1", "", "requests have options named quality"),
         (NIGHT, '#include "night.cuh"', "night.cu includes night.cuh: no such file"),
         (NIGHT, KERNEL, "Darkroom has a kernel luma_sum too"),
         (f"{NIGHT}Night.name = 'invert'", "", "Darkroom has a filter invert too"),

@@ -249,9 +249,13 @@ def nanoseconds(filters: Sequence[Any]) -> float:
 def _add_plugins() -> None:
     """Add the filters of installed packages.
 
-    Raises PluginRefused for a class that is no filter, that has the name of another filter, that
-    cannot be described, or that lacks a kernel: its result on a GPU would be old memory.
+    Raises PluginRefused for a class that is no filter, that has the name of another filter or an
+    option for a parameter, that cannot be described, or that lacks a kernel: its result on a GPU
+    would be old memory.
     """
+    from models.api.schemas import EncodingOptions, FilterOptions  # workers need them only here
+
+    options = {*FilterOptions.model_fields, *EncodingOptions.model_fields, "timeout"}
     owners = dict.fromkeys(FILTERS, "Darkroom")
     for package, _, filter_ in plugins():
         modules()  # refuses packages for their CUDA text
@@ -262,6 +266,8 @@ def _add_plugins() -> None:
             raise PluginRefused(package, f"{owners[name]} has a filter {name} too")
         FILTERS[name], owners[name] = filter_, package
         try:
+            if taken := sorted(options & filter_.model_fields.keys()):
+                raise TypeError(f"requests have options named {', '.join(taken)}")
             for schema in describe(filter_)["parameters"].values():
                 allowed(schema)
             parse_chain([filter_.example])
