@@ -28,4 +28,4 @@ def ending_at(deadline: Deadline) -> Iterator[None]:
 def stop_if_late() -> None:
     """Raise DeadlineExceeded if the deadline of the image that is filtered here has passed."""
     if _deadline.get().expired(monotonic()):
-        raise DeadlineExceeded("the deadline passed while the image was filtered")
+        raise DeadlineExceeded("the deadline passed while the image was computed")
