@@ -26,6 +26,9 @@ PATIENCE = 280.0
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """A context without authorities: httpx loads them for each client, which takes 24 ms of CPU."""
 
+COLD = (sys.executable, "-m", "tests.cold")
+"""The program of a server that does not warm up, for tests whose claim does not need that."""
+
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -96,7 +99,7 @@ def children(pid: int) -> dict[str, int]:
         with suppress(OSError):
             words = (folder / "cmdline").read_bytes().decode().rstrip("\0").split("\0")
             parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-            if int(parent) == pid and "app.processes.member" in words:
+            if int(parent) == pid and {"app.processes.member", "tests.cold"} & {*words}:
                 found[words[-1]] = int(folder.name)
     return found
 

@@ -21,7 +21,7 @@ from tritonclient.utils import InferenceServerException
 from tests.e2e.test_inference_protocol import FILES, files, pixels, preprocessed, tensor
 from tests.pictures import png
 from tests.ports import free_port
-from tests.server import PATIENCE, Served, serving
+from tests.server import COLD, PATIENCE, Served, serving
 
 FLAGS = ("--weights", "random", "--precision", "fp32", "--log-level", "error")
 METHOD = "/inference.GRPCInferenceService/ModelInfer"
@@ -42,7 +42,7 @@ def both() -> Iterator[Both]:
     port = free_port()
     flags = (*FLAGS, "--grpc-port", str(port), "--default-deadline", "100")
     with (
-        serving(*flags) as server,
+        serving(*flags, program=COLD) as server,
         over_grpc.InferenceServerClient(f"127.0.0.1:{port}") as rpc,
         over_http.InferenceServerClient(f"127.0.0.1:{server.port}") as http,
     ):
@@ -183,7 +183,7 @@ def test_keys_rates_and_the_end_are_those_of_http_with_two_front_ends(tmp_path: 
     flags = ("--api-keys-file", str(keys), "--rate-limit", "1/8", "--front-ends", "2")
     given = [files(FILES[:1] * 8, over_grpc)]  # as many as a client may send at once
     with (
-        serving(*FLAGS, *flags, "--grpc-port", str(port), "--grace", "0") as server,
+        serving(*FLAGS, *flags, "--grpc-port", str(port), "--grace", "0", program=COLD) as server,
         over_grpc.InferenceServerClient(f"127.0.0.1:{port}") as client,
     ):
         assert client.is_model_ready("resnet18")

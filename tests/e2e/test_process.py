@@ -13,7 +13,7 @@ import pytest
 
 from models.exit_codes import ExitCode
 from tests.pictures import jpeg
-from tests.server import PATIENCE, post, serving, until
+from tests.server import COLD, PATIENCE, post, serving, until
 
 
 @pytest.mark.parametrize("front_ends", ["0", pytest.param("2", marks=pytest.mark.slow)])
@@ -44,7 +44,7 @@ def test_sighup_changes_limits_in_place_and_a_wrong_file_changes_nothing(tmp_pat
     file = tmp_path / "darkroom.env"
     file.write_text("DARKROOM_MAX_BODY_BYTES=1000000\n")
     flags = ("--weights", "random", "--precision", "fp32", "--log-level", "error")
-    with serving(*flags, "--settings-file", str(file)) as server:
+    with serving(*flags, "--settings-file", str(file), program=COLD) as server:
         url = f"http://127.0.0.1:{server.port}/filter?name=invert"
 
         def status() -> int:

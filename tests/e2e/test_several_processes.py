@@ -18,7 +18,7 @@ import torch
 from models.networks.registry import BUNDLED
 from tests.edge import listens
 from tests.pictures import jpeg
-from tests.server import PATIENCE, Served, children, get, gone, post, serving, until
+from tests.server import COLD, PATIENCE, Served, children, get, gone, post, serving, until
 
 TREE = (
     *("--front-ends", "2", "--log-level", "error"),
@@ -96,7 +96,7 @@ def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(
     flags = (*without_weights, *patient)
     bodies = [jpeg(n) for n in range(8)]
     with ExitStack() as stack:
-        server = stack.enter_context(serving(*flags, environment=mine))
+        server = stack.enter_context(serving(*flags, environment=mine, program=COLD))
         assert list(tmp_path.glob("darkroom-metrics-*"))
         pids = children(server.process.pid).values()
         accepted = [stack.enter_context(all_but_the_last_byte(server, body)) for body in bodies]
@@ -133,7 +133,7 @@ def test_a_database_of_jobs_that_can_never_work_ends_the_server(
     (data / "jobs.sqlite3").write_bytes(b"not a database, and none that SQLite could open" * 100)
     flags = (*without_weights, "--data-folder", str(data))
     log = tmp_path / "log"
-    with pytest.raises(RuntimeError, match="exit code 2"), serving(*flags, log=log):
+    with pytest.raises(RuntimeError, match="exit code 2"), serving(*flags, log=log, program=COLD):
         pass
     assert "cannot be used: file is not a database" in log.read_text()
 
