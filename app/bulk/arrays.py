@@ -139,8 +139,10 @@ def _read(source: Path) -> tuple[NDArray[Any], dict[int, Any]]:
         else:
             array = _mapped(source, tiff, "r")
     except (OSError, ValueError, IndexError, cv2.error) as error:
-        need = "; a TIFF of one page of grey or RGB is needed, of 8 bits without compression"
-        text = getattr(error, "strerror", None) or f"{error}{need if tiff else ''}"
+        need = (
+            "a .npy, a .png of 16 bits, or a .tif of one page of grey or RGB is needed, of 8 bits"
+        )
+        text = getattr(error, "strerror", None) or f"{error}; {need} without compression"
         raise WrongUsage(f"{source}: {text}") from None
     shape, dtype = array.shape, array.dtype
     image = len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4))

@@ -276,16 +276,16 @@ def chain_of(options: FilterOptions) -> FilterChain:
         )
         raise InvalidParameter(wrong.message, [wrong])
     if options.name is not None:
-        return _pictured((parse_one(options.name, parameters),), options.overlay)
+        return pictured((parse_one(options.name, parameters),), options.overlay)
     if parameters:
         unknown = [
             FieldError(name, "unknown parameter", given) for name, given in parameters.items()
         ]
         raise InvalidParameter(f"unknown parameter {unknown[0].path!r} beside `ops`", unknown)
-    return _pictured(parse_chain(_decoded("ops", options.ops)), options.overlay)
+    return pictured(parse_chain(_decoded("ops", options.ops)), options.overlay)
 
 
-def _pictured(filters: tuple[Filter, ...], picture: bytes | None) -> FilterChain:
+def pictured(filters: tuple[Filter, ...], picture: bytes | None) -> FilterChain:
     """Return a chain whose overlays have the request's picture, unless a preset has given theirs.
 
     Raises InvalidParameter for an overlay without a picture, for a picture without an overlay, and

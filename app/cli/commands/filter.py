@@ -27,7 +27,7 @@ from app.cli.image_flags import JSON, add_chain, add_sources, counted, given_cha
 from app.cli.standard_output import show
 from app.http.problems import read, read_with_encoding
 from app.intake.presets import read_presets
-from app.intake.wanted import AS_SOURCE, Version, chain_of, version_of
+from app.intake.wanted import AS_SOURCE, Version, chain_of, pictured, version_of
 from models.api.schemas import EncodingOptions, FilterOptions
 from models.codec import OUTPUT_FORMATS, Encoding, ImageFormat
 from models.domain.errors import InvalidParameter
@@ -100,12 +100,9 @@ def run(
         if len(files) != 1 or useless:
             what = f"--{useless[0].replace('_', '-')} has" if useless else "other files have"
             raise WrongUsage(f"an array is filtered alone; {what} no meaning for it")
-        paths, chain, most = (
-            (Path(files[0]), Path(output)),
-            given_chain(ops, op),
-            settings.max_pixels,
-        )
+        paths, most = (Path(files[0]), Path(output)), settings.max_pixels
         try:
+            chain = pictured(given_chain(ops, op).filters, None)
             filter_array(*paths, chain, deep=depth == 16, max_pixels=most, replaces=force)
         except InvalidParameter as error:
             raise WrongUsage(str(error)) from None

@@ -210,6 +210,7 @@ def test_a_tiff_that_cannot_be_mapped_is_wrong_usage(
         ("u1", (9, 9), ["--op", "equalize", *TILED], "equalize depends on the whole image"),
         ("u2", (9, 9), ["--op", "resize:width=4", *TILED], "resize depends on the whole image"),
         ("u1", (9, 9), ["--op", "invert", "--depth", "16"], "has 8 bits a sample"),
+        ("u1", (9, 9), ["--op", "overlay"], "overlay needs a picture"),
         ("u2", (9, 9), ["--op", "sobel"], "sobel has no definition for 16 bits; levels, gamma"),
         ("u2", (9, 9, 4), ["--op", "box_blur"], "without alpha only"),
         ("f4", (9, 9), ["--op", "invert"], "uint8 or uint16"),
