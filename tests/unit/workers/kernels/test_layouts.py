@@ -5,6 +5,7 @@ the text of all kernels.
 """
 
 import importlib
+import itertools
 import pkgutil
 import struct
 import subprocess
@@ -80,34 +81,26 @@ def launched(kernel: str, grid: Grid) -> str:
     return f"{width} == {grid.width} && {height} == {grid.height}"
 
 
-def test_the_grid_that_is_read_from_the_text_is_the_one_that_a_compiler_sees() -> None:
+def grids() -> Iterator[str]:
+    """Yield comparisons of the grids that are read from the text; each kernel has a pass."""
     passes = all_passes()
     assert {pass_.kernel for pass_ in passes} | NO_PASSES == {
         kernel for module in loader.modules() for kernel in module.kernels
     }
     assert {pass_.kernel for pass_ in passes if pass_.own_grid} == BY_HOST
     kernels = {pass_.kernel for pass_ in passes} - BY_HOST
-    assert failures(launched(kernel, grid_of(kernel)) for kernel in kernels) == ""
+    yield from (launched(kernel, grid_of(kernel)) for kernel in kernels)
 
 
-def test_a_tile_of_another_size_is_reported() -> None:
-    assert "launch_width_bilateral" in failures(iter([launched("bilateral", Grid(64, 17))]))
-
-
-def test_tiles_that_depend_on_parameters_are_those_of_the_kernels() -> None:
-    box = [BoxBlur(radius=radius) for radius in (31, 191, 255, 500)]
-    small = {length: tile for length, tile in zip((16, 25), morphological.SQUARES, strict=True)}
-
-    def assertions() -> Iterator[str]:
-        for index, filter_ in enumerate(box):
-            tile, of = filter_.device_passes[0].grid, f"BOX_TILES[{index}]"
-            yield f"{of}.width == {tile.width} && {of}.height == {tile.height}"
-            yield f"{of}.radii == {filter_.radius + 1}"
-        for length, pass_ in small.items():
-            yield f"SMALL_RECT_WIDTH == {pass_.grid.width}"
-            yield f"small_rect_height({length}) == {pass_.grid.height}"
-
-    assert failures(assertions()) == ""
+def tiles() -> Iterator[str]:
+    """Yield comparisons of the tiles that depend on parameters."""
+    for index, radius in enumerate((31, 191, 255, 500)):
+        tile, of = BoxBlur(radius=radius).device_passes[0].grid, f"BOX_TILES[{index}]"
+        yield f"{of}.width == {tile.width} && {of}.height == {tile.height}"
+        yield f"{of}.radii == {radius + 1}"
+    for length, pass_ in zip((16, 25), morphological.SQUARES, strict=True):
+        yield f"SMALL_RECT_WIDTH == {pass_.grid.width}"
+        yield f"small_rect_height({length}) == {pass_.grid.height}"
 
 
 NAMED = {"resized": "resized_width", "corner": "left"}
@@ -121,7 +114,8 @@ def of_dtype(name: str, dtype: np.dtype[Any]) -> Iterator[str]:
         yield f"__builtin_offsetof({name}, {NAMED.get(field, field)}) == {offset}"
 
 
-def test_rows_of_a_launch_are_the_structs_of_the_kernels() -> None:
+def rows() -> Iterator[str]:
+    """Yield comparisons of the rows of a launch with the structs of the kernels."""
     structs = {
         "Item": items.ITEM,
         "Source": sources.SOURCE,
@@ -130,7 +124,8 @@ def test_rows_of_a_launch_are_the_structs_of_the_kernels() -> None:
         "JpegFile": jpeg_blocks.FILE,
         "JpegTables": jpeg_encoder.TABLES,
     }
-    assert failures(line for name, kind in structs.items() for line in of_dtype(name, kind)) == ""
+    for name, kind in structs.items():
+        yield from of_dtype(name, kind)
 
 
 def uploads() -> Iterator[str]:
@@ -181,35 +176,34 @@ def used_quantiles(blob: bytes) -> int:
     return used + -used % 16
 
 
-def test_uploads_of_filters_have_the_sizes_of_the_structs() -> None:
-    assert failures(uploads()) == ""
+def options() -> Iterator[str]:
+    """Yield comparisons of the numbers of options with the enums of the kernels."""
+    for enum in (OPENCV, OPERATORS, geometry._METHODS):
+        for number, name in enumerate(enum):
+            yield f"{str(name).upper()} == {number}"
+    for subsampling, number in sources.KINDS.items():
+        name = "GREY" if subsampling is Subsampling.GREY else f"S{subsampling.name[1:]}"
+        yield f"{name} == {number}"
+    for name in ("SOURCE", "RESULT", "SCRATCH", "SPARE"):
+        yield f"{name} == {getattr(morphological, name)}"
+    yield from (f"{each.name} == {each.value}" for each in Interpolation)
 
 
-def test_numbers_of_options_are_those_of_the_enums() -> None:
-    def assertions() -> Iterator[str]:
-        for enum in (OPENCV, OPERATORS, geometry._METHODS):
-            for number, name in enumerate(enum):
-                yield f"{str(name).upper()} == {number}"
-        for subsampling, number in sources.KINDS.items():
-            name = "GREY" if subsampling is Subsampling.GREY else f"S{subsampling.name[1:]}"
-            yield f"{name} == {number}"
-        for name in ("SOURCE", "RESULT", "SCRATCH", "SPARE"):
-            yield f"{name} == {getattr(morphological, name)}"
-
-    assert failures(assertions()) == ""
-
-
-def test_limits_of_python_are_those_of_the_kernels() -> None:
+def limits() -> Iterator[str]:
+    """Yield comparisons of limits."""
     most = max(
         struct.unpack_from("<QI", Noise(amount=amount).device_data(SHAPE))[1]
         for amount in np.linspace(0, 128, 129)
     )
+    yield f"THREADS == {items.THREADS}"
+    yield f"ROOM == {classifying.ROOM}"
+    yield f"MOST_TAIL >= {most}"
+    yield f"{morphological.STEPS} * sizeof(MorphologyPass) == sizeof(Morphology::steps)"
 
-    def assertions() -> Iterator[str]:
-        yield f"THREADS == {items.THREADS}"
-        yield f"ROOM == {classifying.ROOM}"
-        yield from (f"{each.name} == {each.value}" for each in Interpolation)
-        yield f"MOST_TAIL >= {most}"
-        yield f"{morphological.STEPS} * sizeof(MorphologyPass) == sizeof(Morphology::steps)"
 
-    assert failures(assertions()) == ""
+def test_python_states_what_a_compiler_sees_in_the_text_of_the_kernels() -> None:
+    wrong = launched("bilateral", Grid(64, 17))
+    stated = (grids(), tiles(), rows(), uploads(), options(), limits(), [wrong])
+    found = failures(itertools.chain(*stated))
+    assert found.count("error:") == 1, found
+    assert wrong in found
