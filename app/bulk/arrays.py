@@ -134,11 +134,13 @@ def _read(source: Path) -> tuple[NDArray[Any], dict[int, Any]]:
                     metadata = {cv2.IMAGE_METADATA_ICCP: profile[None]}
             if page.is_contiguous or page.bitspersample != 16 or page.planarconfig != 1:
                 array = _mapped(source, tiff, "r")
+            elif (turned := page.tags.valueof("Orientation", 1)) != 1:  # which OpenCV obeys in part
+                raise ValueError(f"compressed, with the orientation {turned}; save it upright")
             else:
                 array, _ = _decoded(source, page.imagewidth * page.imagelength)
         else:
             array = _mapped(source, tiff, "r")
-    except (OSError, ValueError, IndexError, cv2.error) as error:
+    except (OSError, ValueError, IndexError, cv2.error, Image.DecompressionBombError) as error:
         need = (
             "a .npy, a .png of 16 bits, or a .tif of one page of grey or RGB is needed, of 8 bits"
         )

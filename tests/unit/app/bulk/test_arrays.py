@@ -156,11 +156,15 @@ def test_a_png_that_has_no_16_bits_to_keep_is_wrong_usage(
 ) -> None:
     deep = np.random.default_rng(6).integers(0, 65536, (40, 30), np.uint16)
     data = cv2.imencode(".png", deep)[1].tobytes()
-    large = chunk(b"IHDR", struct.pack(">2I5B", 9000, 9000, 16, 2, 0, 0, 0))
+    large, huge = (
+        data[:8] + chunk(b"IHDR", struct.pack(">2I5B", side, side, 16, 2, 0, 0, 0)) + data[33:]
+        for side in (9000, 30_000)
+    )
     files = {
         "no samples of 16 bits": cv2.imencode(".png", deep.astype(np.uint8))[1].tobytes(),
         "damaged": data[: len(data) // 2],
-        "81,000,000 pixels are more": data[:8] + large + data[33:],
+        "81,000,000 pixels are more": large,
+        "(900000000 pixels) exceeds limit": huge,
         "cannot identify": b"none",
         "transparent": data[:33] + chunk(b"tRNS", b"\0\1") + data[33:],
     }
@@ -196,6 +200,8 @@ def test_a_tiff_that_cannot_be_mapped_is_wrong_usage(
     grey = np.zeros((9, 9), "u1")
     tifffile.imwrite(tmp_path / "packed.tif", grey, compression="zlib")
     tifffile.imwrite(tmp_path / "inverse.tif", grey, photometric="miniswhite")
+    deep, turned = grey.astype("u2"), [(274, 3, 1, 3, True)]
+    tifffile.imwrite(tmp_path / "turned.tif", deep, compression="zlib", extratags=turned)
     (tmp_path / "none.tif").write_bytes(b"none")
     for source in (*tmp_path.glob("*.tif"), tmp_path / "missing.tif"):
         made = tmp_path / "made.tiff"
