@@ -9,6 +9,7 @@ import tarfile
 import time
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 from tests.chaos import jobs_killed
 from tests.e2e.conftest import Start
 from tests.pictures import jpeg, png
-from tests.server import until
+from tests.server import COLD, serving, until
 
 LINES = {"Content-Type": "application/x-ndjson"}
 FINISHED = ("succeeded", "failed", "cancelled", "expired")
@@ -242,7 +243,10 @@ def test_without_a_folder_the_answer_names_the_setting(server: Any) -> None:
 
 
 @pytest.mark.parametrize("front_ends", [0, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_job_survives_kills_with_every_item_once(tmp_path: Path, front_ends: int) -> None:
+def test_a_job_survives_kills_with_every_item_once(
+    tmp_path: Path, front_ends: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs_killed, "serving", partial(serving, program=COLD))
     given = jobs_killed.arguments().parse_args(
         f"--images 150 --kills 1 --front-ends {front_ends} --operation filter".split()
     )

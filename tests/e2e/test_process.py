@@ -19,7 +19,7 @@ from tests.server import COLD, PATIENCE, post, serving, until
 @pytest.mark.parametrize("front_ends", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_the_address_is_logged_once_when_connections_are_accepted(front_ends: str) -> None:
     flags = ["--port", "0", "--gpus", "0", "--weights", "random"]
-    command = [sys.executable, "-m", "app.cli", "serve", *flags, "--front-ends", front_ends]
+    command = [*COLD, "serve", *flags, "--front-ends", front_ends]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         try:
