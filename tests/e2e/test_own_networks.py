@@ -14,8 +14,6 @@ from tests.e2e.conftest import Running, Start
 from tests.own_networks import LABELS, evaluated, save
 from tests.pictures import encoded
 
-pytest.importorskip("timm")
-
 PIXELS = np.random.default_rng(2).integers(0, 256, (120, 90, 3), np.uint8)
 PICTURE = encoded(PillowImage.fromarray(PIXELS), "PNG")
 RAW = {"Content-Type": "image/png"}

@@ -19,8 +19,6 @@ from workers.engines.model import load_models
 from workers.operations import Classify, FunctionToApply, NetworkOutput
 from workers.preprocess import crop
 
-pytest.importorskip("timm")
-
 BATCH = 8
 
 
