@@ -8,7 +8,7 @@ anew for each row of tiles, so that pages that were used do not stay in memory.
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from PIL import Image
 from app.bulk.atomic_file import unfinished
 from app.bulk.errors import CannotWrite, WrongUsage
 from workers.filters import bands, wide
+from workers.kernels.items import Shape
 from workers.operations import FilterChain
 
 SIDE = 2048
@@ -54,62 +55,91 @@ def filter_array(
     if target.exists() and not replaces:
         raise WrongUsage(f"--output: {target} exists already; add --force to replace it")
     array, metadata = _read(source)
-    dtype = array.dtype.newbyteorder("=")
-    if deep and dtype != np.uint16:
+    if deep and array.dtype.newbyteorder("=") != np.uint16:
         raise WrongUsage(f"--depth: {source} has 8 bits a sample; leave the flag out")
-    shape = *array.shape[:2], array.shape[2] if array.ndim == 3 else 1
-    narrow, wider = partial(chain.memory, overwrite=True), partial(wide.memory, chain.filters)
-    memory = wider if dtype == np.uint16 else narrow
-    needed, after = memory(shape), chain.shape_after(shape)
-    if png:  # the source, the result in both orders of channels, and the file
-        needed = max(needed, 4 * dtype.itemsize * math.prod(after))
-    two, reach = array.ndim == 2, (0, 0)
-    if needed <= MEMORY and chain.most_pixels(*shape[:2]) <= max_pixels:
-        array = _filtered(np.require(array, dtype, ["C", "W"]).reshape(shape), chain)
-        after, chain = array.shape, FilterChain(())  # the tiles below copy the result
-    elif png:
-        raise WrongUsage("--output: the image is too large for a PNG here; name a .npy or .tif")
-    else:
-        reach = _reach(chain)
-        tile = *(min(n, SIDE + 2 * r) for n, r in zip(shape[:2], reach, strict=True)), shape[2]
-        needed = memory(tile) + (0 if isinstance(array, np.memmap) else array.nbytes)
-        if needed > MEMORY:
-            raise WrongUsage(
-                f"the filters reach {reach[0]:,} rows and {reach[1]:,} columns: a tile takes about "
-                f"{needed >> 20:,} MiB of memory, more than {MEMORY >> 20}; make them smaller"
-            )
-    channels, profile = after[2], cv2.IMAGE_METADATA_ICCP
-    sizes = after[:2] if two and channels == 1 else after
-    fits = (channels < 3) == (shape[2] < 3)  # a profile is of grey or of RGB
-    kept = {k: v for k, v in metadata.items() if fits and (png or (tiff and k == profile))}
-    layout: dict[str, Any] = {"photometric": "rgb" if channels >= 3 else "minisblack"}
-    layout |= {"extrasamples": "unassalpha"} if channels == 4 else {}
-    layout |= {"iccprofile": kept[profile].tobytes()} if tiff and kept else {}
+    two, has_colours = array.ndim == 2, array.ndim == 3 and array.shape[2] > 1
+    array, chain, reach = _planned(array, chain, max_pixels, png=png)
+    after = chain.shape_after(_shape(array))
+    # A colour profile is of grey or of RGB.
+    kinds = [cv2.IMAGE_METADATA_ICCP] if tiff else [*metadata] if png else []
+    kept = {k: metadata[k] for k in kinds if k in metadata and (after[2] >= 3) == has_colours}
     try:
         with unfinished(target, replace=replaces) as temporary:
             if png:
-                given = _swapped(array), [*kept], [*kept.values()]
-                done, data = cv2.imencodeWithMetadata(".png", *given)
-                if not done:
-                    raise OSError("a side of a PNG has at most 1,000,000 pixels")
-                temporary.write_bytes(data.tobytes())
-            elif tiff:
-                _tifffile().memmap(temporary, shape=sizes, dtype=dtype, metadata=None, **layout)
+                _save_png(temporary, array, kept)
             else:
-                np.lib.format.open_memmap(temporary, "w+", dtype, sizes)
-            if hasattr(os, "posix_fallocate"):  # a full disk would kill a process that writes
-                with temporary.open("r+b") as file:
-                    os.posix_fallocate(file.fileno(), 0, file.seek(0, os.SEEK_END))
-            for top in range(0, 0 if png else after[0], SIDE):
-                rows = _read(source)[0] if isinstance(array, np.memmap) else array
-                made = _mapped(temporary, tiff, "r+")
-                for left in range(0, after[1], SIDE):
-                    _filter_tile(rows, made, (top, left), reach, chain)
-                made.flush()
+                sizes = after[:2] if two and after[2] == 1 else after
+                _make_file(temporary, sizes, array.dtype.newbyteorder("="), tiff, kept)
+                for top in range(0, after[0], SIDE):
+                    rows = _read(source)[0] if isinstance(array, np.memmap) else array
+                    made = _mapped(temporary, tiff, "r+")
+                    for left in range(0, after[1], SIDE):
+                        _filter_tile(rows, made, (top, left), reach, chain)
+                    made.flush()
     except OSError as error:
         raise CannotWrite.of(target, error) from None
     if len(kept) < len(metadata):
         print(f"darkroom: {target} lacks the colour profile or EXIF of {source}", file=sys.stderr)
+
+
+def _planned(
+    array: NDArray[Any], chain: FilterChain, max_pixels: int, *, png: bool
+) -> tuple[NDArray[Any], FilterChain, tuple[int, int]]:
+    """Return the array, the filters that its tiles still need, and the rows and columns that these
+    reach. An array that takes little memory is filtered here, and its tiles need no filter.
+    """
+    shape, dtype = _shape(array), array.dtype.newbyteorder("=")
+    narrow, wider = partial(chain.memory, overwrite=True), partial(wide.memory, chain.filters)
+    memory = wider if dtype == np.uint16 else narrow
+    needed = memory(shape)
+    if png:  # the source, the result in both orders of channels, and the file
+        needed = max(needed, 4 * dtype.itemsize * math.prod(chain.shape_after(shape)))
+    if needed <= MEMORY and chain.most_pixels(*shape[:2]) <= max_pixels:
+        made = _filtered(np.require(array, dtype, ["C", "W"]).reshape(shape), chain)
+        return made, FilterChain(()), (0, 0)
+    if png:
+        raise WrongUsage("--output: the image is too large for a PNG here; name a .npy or .tif")
+    reach = _reach(chain)
+    tile = *(min(n, SIDE + 2 * r) for n, r in zip(shape[:2], reach, strict=True)), shape[2]
+    needed = memory(tile) + (0 if isinstance(array, np.memmap) else array.nbytes)
+    if needed > MEMORY:
+        raise WrongUsage(
+            f"the filters reach {reach[0]:,} rows and {reach[1]:,} columns: a tile takes about "
+            f"{needed >> 20:,} MiB of memory, more than {MEMORY >> 20}; make them smaller"
+        )
+    return array, chain, reach
+
+
+def _shape(array: NDArray[Any]) -> Shape:
+    """Return (height, width, channels)."""
+    return (*array.shape[:2], array.shape[2] if array.ndim == 3 else 1)
+
+
+def _save_png(path: Path, array: NDArray[Any], kept: Mapping[int, Any]) -> None:
+    """Write an array as a PNG with metadata; raises OSError."""
+    given = _swapped(array), [*kept], [*kept.values()]
+    done, data = cv2.imencodeWithMetadata(".png", *given)
+    if not done:
+        raise OSError("a side of a PNG has at most 1,000,000 pixels")
+    path.write_bytes(data.tobytes())
+
+
+def _make_file(
+    path: Path, sizes: tuple[int, ...], dtype: np.dtype[Any], tiff: bool, kept: Mapping[int, Any]
+) -> None:
+    """Make a TIFF or a `.npy` file of zeros, whose bytes the disk has room for; raises OSError."""
+    channels = sizes[2] if len(sizes) == 3 else 1
+    if tiff:
+        layout: dict[str, Any] = {"photometric": "rgb" if channels >= 3 else "minisblack"}
+        layout |= {"extrasamples": "unassalpha"} if channels == 4 else {}
+        for profile in kept.values():
+            layout["iccprofile"] = profile.tobytes()
+        _tifffile().memmap(path, shape=sizes, dtype=dtype, metadata=None, **layout)
+    else:
+        np.lib.format.open_memmap(path, "w+", dtype, sizes)
+    if hasattr(os, "posix_fallocate"):  # a full disk would kill a process that writes
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, file.seek(0, os.SEEK_END))
 
 
 def _read(source: Path) -> tuple[NDArray[Any], dict[int, Any]]:
