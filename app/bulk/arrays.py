@@ -21,7 +21,6 @@ from PIL import Image
 from app.bulk.atomic_file import unfinished
 from app.bulk.errors import CannotWrite, WrongUsage
 from workers.filters import bands, wide
-from workers.kernels.items import Shape
 from workers.operations import FilterChain
 
 SIDE = 2048
@@ -110,7 +109,7 @@ def _planned(
     return array, chain, reach
 
 
-def _shape(array: NDArray[Any]) -> Shape:
+def _shape(array: NDArray[Any]) -> tuple[int, int, int]:
     """Return (height, width, channels)."""
     return (*array.shape[:2], array.shape[2] if array.ndim == 3 else 1)
 
