@@ -96,7 +96,7 @@ BESIDE_NAME = "x-beside-name"
 def forms(document: Mapping[str, Any]) -> str:
     """Return the forms alone, under the names of their endpoints, as a part of another page.
 
-    A form has a file, and the options that have a default or an example. An operation that takes
+    A form has files, and the options that have a default or an example. An operation that takes
     no images as `files`, such as `POST /jobs`, has none.
     """
     made = ""
@@ -120,6 +120,8 @@ def _fields(properties: Mapping[str, Schema]) -> Iterator[str]:
         if BESIDE_NAME in schema:
             continue
         value = schema["examples"][0] if "examples" in schema else schema.get("default")
-        if value is not None:
+        if value is not None and schema.get("format") == "binary":
+            yield f'<label>{name} <input type="file" name="{name}" required></label>'
+        elif value is not None:
             text = escape(str(value).lower() if isinstance(value, bool) else str(value))
             yield f'<label>{escape(name)} <input name="{escape(name)}" value="{text}"></label>'

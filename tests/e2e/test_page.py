@@ -59,16 +59,17 @@ def test_the_reference_is_a_view_of_the_page(client: httpx.Client) -> None:
 
 
 FIELD = re.compile(r'<input name="(.*?)" value="(.*?)">')
+FILE = re.compile(r'<input type="file" name="(.*?)"')
 
 
 def test_every_form_works_as_it_stands(client: httpx.Client) -> None:
     forms = re.findall(r'<form action="(\w+)" method="post"(.*?)</form>', client.get("/").text)
-    assert [action for action, _ in forms] == ["classify", "filter", "info", "process"]
+    assert [action for action, _ in forms] == ["classify", "filter", "info", "match", "process"]
     for action, fields in forms:
         reply = client.post(
             f"/{action}",
             data={name: unescape(value) for name, value in FIELD.findall(fields)},
-            files={"files": ("a.jpg", jpeg())},
+            files=dict.fromkeys(FILE.findall(fields), ("a.jpg", jpeg())),
             headers={"Accept": "text/html,image/webp,*/*;q=0.8"},
         )
         assert reply.status_code == 200, reply.text
