@@ -1,6 +1,7 @@
-"""For every test: examples of Hypothesis, Ctrl-C, and the memory of the process."""
+"""For every test: examples of Hypothesis, Ctrl-C, the root logger, and memory of the process."""
 
 import gc
+import logging
 import signal
 from collections.abc import Iterator
 
@@ -25,6 +26,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def anyio_backend() -> str:
     """Run tests that are coroutines in asyncio."""
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def root_logger() -> Iterator[None]:
+    """Give the root logger its level and its handlers back: commands configure it."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
 
 
 def pytest_collection_finish() -> None:

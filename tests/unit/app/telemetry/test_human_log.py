@@ -4,7 +4,6 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -50,16 +49,6 @@ def test_control_characters_in_a_traceback_do_not_reach_the_terminal() -> None:
     assert "\x1b[33mWARNING " in HumanFormatter(colours=True).format(made("slow"))
     assert lines[0] == "Traceback (most recent call last):"
     assert lines[-1] == "ValueError: \\x1b[2J\\x9b1m\\x07\\x7f"
-
-
-@pytest.fixture(autouse=True)
-def root_logger() -> Iterator[None]:
-    """Give the root logger its level and its handlers back."""
-    root = logging.getLogger()
-    level, handlers = root.level, root.handlers[:]
-    yield
-    root.setLevel(level)
-    root.handlers[:] = handlers
 
 
 def written(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *format_: str) -> str:
