@@ -1,9 +1,9 @@
 """The fair line: admitted images of all clients wait in it once, before decoding and computing.
 
 The work of an image is expected: microseconds on one core, by figures that were measured once on
-one machine. The speed at which expected work is done is measured while images wait. So a machine
-that is slower or faster, or that other programs use too, shows itself in the speed alone, and
-expected work divided by the speed is a wait.
+one machine. The speed at which expected work is done is measured while images keep all cores busy,
+first in the warm-up. So a machine that is slower or faster, or that other programs use too, shows
+itself in the speed alone, and expected work divided by the speed is a wait.
 
 Requests are admitted while the wait is short: a queue of more than a few seconds serves no client
 better, and its images die at their deadlines (a standing queue: Nichols and Jacobson, 2012,
@@ -36,6 +36,11 @@ MARGIN = 2.0
 """Factor of the expected wait that must fit before a deadline: other clients may come and take
 turns with the work that is already admitted, and other programs may take half of the machine."""
 
+MOST_WORK = 2_000_000
+"""Microseconds that an image counts as at most. Slower work, such as an AVIF at speed 0, keeps one
+core busy while others go on, and must not hold up all clients; nor must a size that is claimed. The
+end of slower work says nothing of the speed."""
+
 HORIZON = 0.1
 """Seconds of work that may be past the line, where clients do not take turns any more."""
 
@@ -53,7 +58,7 @@ class Turn:
     def __init__(self, line: "FairLine", permit: "Permit", work: int) -> None:
         self._line = line
         self.permit = permit
-        self.work = work
+        self.work = min(MOST_WORK, work)
         self.lane: Lane | None = None
         """The lane in which the image is through; None before its turn."""
         self.began = 0.0
@@ -87,8 +92,8 @@ class FairLine:
     which fill its batches. Images of jobs have `least` places of their own, and are never counted
     as work that others wait for.
 
-    `cores` is the number of images that are computed at the same time; each core does `assumed`
-    seconds of expected work in a second until the speed was measured.
+    `cores` is the number of images that are computed at the same time, on a GPU a batch. Until the
+    speed was measured, `assumed` seconds of expected work are done for each of them in a second.
     """
 
     def __init__(
@@ -110,7 +115,7 @@ class FairLine:
         self._count = self._all = self._through = 0
         self._done, self._seconds = assumed * cores * 1e6 * FIRST, FIRST
         self._since: float | None = None
-        """When the last image ended or an image began to wait; None while no image waits."""
+        """When the last image ended or all cores got work; None while a core is free."""
 
     def set_images(self, least: int, alone: int, cores: float) -> None:
         """Let this many images through, and this many of a client alone; they keep `cores` busy."""
@@ -127,8 +132,10 @@ class FairLine:
 
     def speed(self) -> float:
         """Return the microseconds of expected work that are done in a second."""
-        more = 0.0 if self._since is None else self._clock() - self._since
-        return self._done / (self._seconds + more)
+        seconds = self._seconds
+        if self._since is not None and self._count > self._through:
+            seconds += self._clock() - self._since  # a queue that does not move is a longer wait
+        return self._done / seconds
 
     def left(self) -> float:
         """Return the seconds until all admitted work is done."""
@@ -180,18 +187,18 @@ class FairLine:
         self._work[client] += work
         if not self._work[client]:
             del self._work[client]
+        if self._since is None and self._count >= self._cores:
+            self._since = self._clock()
 
     async def take(self, turn: Turn) -> None:
         """Wait for the turn of an image."""
         flow = turn.permit.client, turn.permit.in_background
         if self._queue.take_now(flow, turn) is None:
-            self._measure()
             await self._queue.take(flow, turn, turn.work)
 
     def leave(self, turn: Turn) -> None:
         """End a turn of an image that stays admitted, and give turns to waiting images."""
         self._remove(turn)
-        self._measure()
         self._queue.wake()
 
     def end(self, turn: Turn, *, failed: bool) -> None:
@@ -204,16 +211,13 @@ class FairLine:
             self._remove(turn)
         self.count(turn, -1)
         if self._since is not None and not turn.permit.in_background:
-            seconds = now - self._since
-            kept = max(1 - 1 / FEW, math.exp(-seconds / WINDOW))
-            self._done = kept * self._done + done
-            self._seconds = kept * self._seconds + seconds
-            self._since = now if self._count > self._through else None
+            if turn.work < MOST_WORK:
+                seconds = now - self._since
+                kept = max(1 - 1 / FEW, math.exp(-seconds / WINDOW))
+                self._done = kept * self._done + done
+                self._seconds = kept * self._seconds + seconds
+            self._since = now if self._count >= self._cores else None
         self._queue.wake()
-
-    def _measure(self) -> None:
-        if self._since is None and self._count > self._through:
-            self._since = self._clock()
 
     def _attempt(self, turn: Turn, _since: int) -> Turn | Lack:
         lane, contended = turn.permit.standing()
@@ -223,10 +227,7 @@ class FairLine:
         turn.began = self._clock()
         self._images[lane] += 1
         self._work_in[lane] += turn.work
-        if lane is not Lane.BACKGROUND:
-            self._through += 1
-            if self._through == self._count:
-                self._since = None
+        self._through += lane is not Lane.BACKGROUND
         return turn
 
     def _remove(self, turn: Turn) -> None:

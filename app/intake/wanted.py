@@ -42,10 +42,6 @@ NETWORK, CODEC = 20_000, 1000
 DECODED_PIXEL, MATCHED_PIXEL = 20.0, 100.0
 """Nanoseconds that decoding, and finding a template, are expected to take for each pixel."""
 
-MOST_WORK = 2_000_000
-"""Microseconds that an image counts as at most. Slower work, such as an AVIF at speed 0, keeps one
-core busy while others go on, and must not hold up all clients; nor must a size that is claimed."""
-
 LEAST_PIXELS, TYPICAL_PIXELS = 1 << 16, 1 << 20
 """Pixels from which work follows the pixels, and those of an image of which nothing is known."""
 
@@ -230,7 +226,7 @@ def images_of_each(wanted: Wanted) -> int:
 
 
 def work_on(content: Blob, wanted: Wanted, most: int) -> int:
-    """Return the microseconds that a core is expected to take for an image, at most `MOST_WORK`.
+    """Return the microseconds that a core is expected to take for an image.
 
     The start of a file claims its pixels. A file that does not show them, or that claims more than
     `most`, counts as `TYPICAL_PIXELS`: the image will be refused, and its claim must not count as
@@ -263,7 +259,7 @@ def work_on(content: Blob, wanted: Wanted, most: int) -> int:
         with suppress(NotAcceptable):  # the image will be refused
             format_ = each.format.of(identify(start) or ImageFormat.PNG, animated=animated)
             nano += 1e9 * encode_cost(1, format_, each.encoding)
-    content.work = min(MOST_WORK, micro + int(max(pixels, LEAST_PIXELS) * nano / 1000))
+    content.work = micro + int(max(pixels, LEAST_PIXELS) * nano / 1000)
     return content.work
 
 

@@ -15,13 +15,14 @@ from app.admission.permits import within_share
 from models.domain.errors import Draining, Overloaded, RateLimited, TooLarge
 from models.domain.job import Lane
 from models.settings import Settings
+from tests.fakes import FakeClock
 from tests.unit.app.admission.simulation import Seen, Simulation, admitted, held, simulated
 
 BULK = (Lane.BULK, True)
 
 
 def door(images: int = 64, **limits: int) -> Admission:
-    return Admission(Limits(images, 1 << 30, 1 << 29, **limits))
+    return Admission(Limits(images, 1 << 30, 1 << 29, **limits), clock=FakeClock(100.0))
 
 
 def hold(admission: Admission, client: str, most: int) -> int:
