@@ -8,6 +8,7 @@ import math
 import reprlib
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,7 +20,6 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
 
-from models.api.schemas import EncodingOptions
 from models.domain.errors import (
     FieldError,
     InvalidParameter,
@@ -230,41 +230,21 @@ def _printable(given: object) -> object:
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-def read(kind: type[ModelT], given: Mapping[str, Any]) -> ModelT:
-    """Return all of `given` as one model; raises InvalidParameter."""
-    found, wrong = _tried(kind, given)
-    if found is None:
-        raise invalid(_explained(wrong, kind))
-    return found
+def read(
+    kind: type[ModelT], given: object, words: Mapping[str, str] = MappingProxyType({})
+) -> ModelT:
+    """Return `given` as a model; raises InvalidParameter with all errors.
 
-
-def read_with_encoding(
-    kind: type[ModelT], given: Mapping[str, Any]
-) -> tuple[ModelT, EncodingOptions]:
-    """Return the other options as `kind`, and the encoder's; raises InvalidParameter."""
-    names = EncodingOptions.model_fields.keys()
-    found, wrong = _tried(kind, {k: v for k, v in given.items() if k not in names})
-    encoding, more = _tried(EncodingOptions, {k: v for k, v in given.items() if k in names})
-    if found is None or encoding is None:
-        raise invalid(_explained([*wrong, *more], kind, EncodingOptions))
-    return found, encoding
-
-
-def _tried(
-    kind: type[ModelT], given: Mapping[str, Any]
-) -> tuple[ModelT | None, list[ErrorDetails]]:
+    `words` are messages by the types of pydantic's errors. The error of an unknown option names all
+    options, and the error of a picture tells how to send a file.
+    """
     try:
-        return kind.model_validate(given), []
+        return kind.model_validate(given)
     except ValidationError as error:
-        return None, error.errors(include_url=False, include_context=False)
-
-
-def _explained(details: list[ErrorDetails], *kinds: type[BaseModel]) -> list[ErrorDetails]:
-    """Add the names of all options to the error of an unknown option, and the way of a file."""
-    known = ", ".join(name for kind in kinds for name in kind.model_fields)
+        details = error.errors(include_url=False, include_context=False)
+    own = {"extra_forbidden": f"unknown option; there are {', '.join(kind.model_fields)}", **words}
     for each in details:
-        if each["type"] == "extra_forbidden":
-            each["msg"] = f"unknown option; there are {known}"
-        elif each["type"] == "bytes_type":
+        if each["type"] == "bytes_type":
             each["msg"] = f"a file of a form is needed, -F {each['loc'][0]}=@picture.png"
-    return details
+        each["msg"] = own.get(each["type"], each["msg"])
+    raise invalid(details)

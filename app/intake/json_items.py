@@ -15,10 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import msgspec
-from pydantic import ValidationError
 from starlette.types import Receive
 
-from app.http.problems import invalid
+from app.http.problems import read
 from app.intake.body import spooled
 from app.intake.item import Found, Options, Url, check_count, shown_url
 from app.intake.spool import Blob, keep
@@ -34,7 +33,6 @@ from models.domain.errors import (
 from models.settings import Settings
 
 T = TypeVar("T")
-JsonT = TypeVar("JsonT", JsonImage, JsonImages)
 
 MOST_BYTES = 32 << 20
 """Largest JSON body, and largest line of a stream, in bytes."""
@@ -144,18 +142,8 @@ def check_tokens(n_tokens: int, images: int) -> None:
         )
 
 
-def _validated(kind: type[JsonT], value: object) -> JsonT:
-    try:
-        return kind.model_validate(value)
-    except ValidationError as error:
-        details = error.errors(include_url=False, include_context=False)
-        for each in details:
-            each["msg"] = _WORDS.get(each["type"], each["msg"])
-        raise invalid(details) from None
-
-
 def _items(body: Blob, settings: Settings) -> tuple[list[Found], Options]:
-    given = _validated(JsonImages, parsed(body, settings.max_images_per_request))
+    given = read(JsonImages, parsed(body, settings.max_images_per_request), _WORDS)
     check_count(len(given.images) + len(given.urls), settings)
     found: list[Found] = [
         (_content(f"images[{index}]", image, settings), shown_url(image.url), image.id)
@@ -169,7 +157,7 @@ def _of_line(line: Blob, settings: Settings) -> Found:
     value: Any = None
     try:
         value = parsed(line, 1)
-        image = _validated(JsonImage, value)
+        image = read(JsonImage, value, _WORDS)
     except MalformedRequest:
         return MalformedRequest("the line is not valid JSON"), None, None
     except ServiceError as error:

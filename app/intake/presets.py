@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.http.problems import read_with_encoding
+from app.http.problems import read
 from app.intake.wanted import AS_SOURCE, chain_of, version_of
 from models.api.schemas import EncodingOptions, FilterOptions
 from models.codec import decode, pixels_of
@@ -79,10 +79,10 @@ def read_presets(file: Path | None) -> Presets:
             )
         try:
             by_name[name] = options = _with_pictures(options, file.parent)
-            filters, encoding = read_with_encoding(FilterOptions, options)
-            if filters.preset is not None:
+            asked = read(FilterOptions, options)
+            if asked.preset is not None:
                 raise ValueError(f"{where}: a preset cannot name another preset")
-            version_of(chain_of(filters), encoding, AS_SOURCE)
+            version_of(chain_of(asked), asked, AS_SOURCE)
         except (OSError, ServiceError) as error:
             raise ValueError(f"{where}: {error}") from None
     digest = hashlib.sha256(data + repr(by_name).encode()).hexdigest()

@@ -28,7 +28,7 @@ from app.http.negotiation import (
     names,
     parse,
 )
-from app.http.problems import read, read_with_encoding
+from app.http.problems import read
 from app.http.request import (
     STREAM,
     StreamWindow,
@@ -51,7 +51,6 @@ from app.intake.wanted import (
     Wanted,
     chain_of,
     images_of_each,
-    listed_versions,
     output_format,
     version_of,
     versions_of,
@@ -65,7 +64,6 @@ from app.routes.openapi import IMAGES, LABELS, OF_IMAGES, PARTS, image_document
 from app.service import Service, service_in
 from models.api.schemas import (
     ClassifyOptions,
-    EncodingOptions,
     FilterOptions,
     InfoOptions,
     MatchOptions,
@@ -128,7 +126,7 @@ def classify_wanted(given: Mapping[str, Any], _accept: Accept, service: Service)
     operation_id="filter",
     response_class=Response,
     responses=IMAGES,
-    openapi_extra=image_document(FilterOptions, EncodingOptions),
+    openapi_extra=image_document(FilterOptions),
 )
 async def filter_images(request: Request) -> Response:
     """1…N images through a chain of filters: one image back as bytes, several as a ZIP."""
@@ -137,8 +135,8 @@ async def filter_images(request: Request) -> Response:
 
 def filter_wanted(given: Mapping[str, Any], accept: Accept, service: Service) -> Version:
     """Return the filters and the output that the options and Accept ask for."""
-    options, asked = read_with_encoding(FilterOptions, service.presets.expanded(given))
-    return version_of(chain_of(options), asked, output_format(accept, strict=True))
+    options = read(FilterOptions, service.presets.expanded(given))
+    return version_of(chain_of(options), options, output_format(accept, strict=True))
 
 
 def _form_of_filtered(accept: Accept, single: bool) -> str:
@@ -173,7 +171,7 @@ async def match(request: Request) -> Response:
     "/process",
     operation_id="process",
     responses=PARTS,
-    openapi_extra=image_document(ProcessOptions, EncodingOptions),
+    openapi_extra=image_document(ProcessOptions),
 )
 async def process(request: Request) -> Response:
     """Labels and any number of filtered versions of 1…N images, each decoded once.
@@ -189,10 +187,9 @@ def process_wanted(given: Mapping[str, Any], accept: Accept, service: Service) -
 
     Without weights only the labels fail, unless nothing else is wanted.
     """
-    options, encoding = read_with_encoding(ProcessOptions, given)
-    listed = listed_versions(options.versions)
+    options = read(ProcessOptions, given)
     labels = classification(options, service.computing()) if options.labels else None
-    wanted = Parts(labels, versions_of(listed, encoding, accept, service.presets.expanded))
+    wanted = Parts(labels, versions_of(options, accept, service.presets.expanded))
     if not wanted.n_parts:
         wrong = FieldError("versions", "without labels at least one version is needed")
         raise InvalidParameter(wrong.message, [wrong])

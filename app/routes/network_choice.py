@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from app.service import Computing, missing
-from models.api.schemas import ClassifyOptions, ProcessOptions
+from models.api.schemas import ClassifyOptions
 from models.domain.errors import FieldError, InvalidParameter, WeightsMissing
 from workers.operations import Classify, FunctionToApply, NetworkOutput
 
@@ -15,9 +15,7 @@ _OF_LABELS = ("top_k", "function_to_apply")
 _OF_VECTORS = ("vector_format",)
 
 
-def classification(
-    options: ClassifyOptions | ProcessOptions, computing: Computing
-) -> Classify | WeightsMissing:
+def classification(options: ClassifyOptions, computing: Computing) -> Classify | WeightsMissing:
     """Return the operation for a network, or the error where that network has no weights.
 
     InvalidParameter is raised for an unknown network, which names the served networks, and for
@@ -31,7 +29,7 @@ def classification(
     return missing(served) if served.model is None else wanted
 
 
-def asked(options: ClassifyOptions | ProcessOptions, network: str) -> Classify:
+def asked(options: ClassifyOptions, network: str) -> Classify:
     """Return the operation for the network of this name.
 
     InvalidParameter is raised for an option without a meaning for the output, unless the option has

@@ -165,21 +165,21 @@ _IF_NONE_MATCH: Schema = {
 }
 
 
-def image_document(*kinds: type[BaseModel]) -> dict[str, Any]:
-    """Return the description of a request for images, with the options of these models."""
-    options = _options(*kinds)
-    if FilterOptions in kinds:
+def image_document(kind: type[BaseModel]) -> dict[str, Any]:
+    """Return the description of a request for images, with the options of a model."""
+    options = _options(kind)
+    if kind is FilterOptions:
         options["name"] |= {"anyOf": [{"type": "string", "enum": [*FILTERS]}, {"type": "null"}]}
         options |= _filter_parameters()
     text = {name: _as_text(schema) for name, schema in options.items()}
-    picture = {"overlay": _BINARY["schema"]} if FilterOptions in kinds else {}
+    picture = {"overlay": _BINARY["schema"]} if kind is FilterOptions else {}
     content = {kind: _BINARY for kind in ("image/*", "application/octet-stream", *ARCHIVES)} | {
         "multipart/form-data": {"schema": _form(text | picture)},
         "application/json": {"schema": _json(options)},
         **dict.fromkeys(JSON_LINES, _IMAGE_LINES),
         LENGTH_DELIMITED: _LENGTH_DELIMITED,
     }
-    if MatchOptions in kinds:  # without a form there is no template
+    if kind is MatchOptions:  # without a form there is no template
         shown = {"description": "the picture to look for", "examples": ["@part.png"]}
         form = _form(text | {"template": _BINARY["schema"] | shown}) | {"required": ["template"]}
         content = {"multipart/form-data": {"schema": form}}
@@ -200,15 +200,17 @@ def _deadline(more: str = "") -> Schema:
 
 def job_parameters(query: type[BaseModel]) -> list[Schema]:
     """Return the options of all operations of a job, and of `query`, as a query has them."""
-    options = _options(ProcessOptions, FilterOptions, EncodingOptions, query)
+    options = _options(ProcessOptions, FilterOptions, query)
     return _in_query({name: _as_text(schema) for name, schema in options.items()})
 
 
 def _options(*kinds: type[BaseModel]) -> dict[str, Schema]:
+    """Return the schemas of all options but pictures; those of the encoder come last."""
     properties: dict[str, Schema] = {}
     for each in kinds:
         properties |= each.model_json_schema()["properties"]
-    return {name: each for name, each in properties.items() if name not in PICTURES}
+    names = sorted(properties, key=lambda name: name in EncodingOptions.model_fields)
+    return {name: properties[name] for name in names if name not in PICTURES}
 
 
 def _filter_parameters() -> dict[str, Schema]:

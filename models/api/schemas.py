@@ -23,23 +23,6 @@ class InfoOptions(BaseModel):
     )
 
 
-ModelName = Annotated[
-    str | None,
-    Field(description="network that answers, one of `GET /models`; if not given, the first"),
-]
-OutputName = Annotated[
-    Literal["labels", "logits", "embedding"],
-    Field(
-        description="labels; or logits, the values of all classes in class order; or embedding, "
-        "the features before the last layer (512 of resnet18 and resnet34, 2048 of resnet50)"
-    ),
-]
-VectorFormat = Annotated[
-    Literal["numbers", "base64"],
-    Field(description="of logits and embeddings: JSON numbers, or base64 of little-endian float32"),
-]
-
-
 class Prediction(BaseModel):
     """One class of one image."""
 
@@ -182,22 +165,28 @@ else:  # the checker cannot read a Literal that is computed
 Whole = Annotated[int, BeforeValidator(checked)]
 """A whole number, as text in plain digits: no `1_0`, no ` 1`, no `true`."""
 
-TopK = Annotated[Whole, Field(ge=1, le=1000, description="classes to return, best first")]
-ScoreFunction = Annotated[
-    Literal["softmax", "sigmoid", "none"], Field(description="what turns logits into scores")
-]
-
 
 class ClassifyOptions(BaseModel):
     """Options of `POST /classify`, as query, form fields or JSON keys."""
 
     model_config = ConfigDict(extra="forbid")
 
-    top_k: TopK = 5
-    function_to_apply: ScoreFunction = "softmax"
-    model: ModelName = None
-    output: OutputName = "labels"
-    vector_format: VectorFormat = "numbers"
+    top_k: Whole = Field(5, ge=1, le=1000, description="classes to return, best first")
+    function_to_apply: Literal["softmax", "sigmoid", "none"] = Field(
+        "softmax", description="what turns logits into scores"
+    )
+    model: str | None = Field(
+        None, description="network that answers, one of `GET /models`; if not given, the first"
+    )
+    output: Literal["labels", "logits", "embedding"] = Field(
+        "labels",
+        description="labels; or logits, the values of all classes in class order; or embedding, "
+        "the features before the last layer (512 of resnet18 and resnet34, 2048 of resnet50)",
+    )
+    vector_format: Literal["numbers", "base64"] = Field(
+        "numbers",
+        description="of logits and embeddings: JSON numbers, or base64 of little-endian float32",
+    )
 
 
 class MatchOptions(BaseModel):
@@ -264,7 +253,7 @@ class EncodingOptions(BaseModel):
     )
 
 
-class FilterOptions(BaseModel):
+class FilterOptions(EncodingOptions):
     """Options of `POST /filter`: `ops`, `preset`, or `name` with parameters of that filter."""
 
     model_config = ConfigDict(extra="allow")
@@ -285,17 +274,10 @@ class FilterOptions(BaseModel):
     )
 
 
-class ProcessOptions(BaseModel):
+class ProcessOptions(EncodingOptions, ClassifyOptions):
     """Options of `POST /process`; a version may have encoding options of its own."""
 
-    model_config = ConfigDict(extra="forbid")
-
     labels: bool = Field(True, description="false: filtered versions only")
-    top_k: TopK = 5
-    function_to_apply: ScoreFunction = "softmax"
-    model: ModelName = None
-    output: OutputName = "labels"
-    vector_format: VectorFormat = "numbers"
     versions: str | list[Any] = Field(
         [],
         description="each what POST /filter takes, and an id if you like: "

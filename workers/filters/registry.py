@@ -253,9 +253,9 @@ def _add_plugins() -> None:
     option for a parameter, that cannot be described, or that lacks a kernel: its result on a GPU
     would be old memory.
     """
-    from models.api.schemas import EncodingOptions, FilterOptions  # workers need them only here
+    from models.api.schemas import FilterOptions  # workers need it only here
 
-    options = {*FilterOptions.model_fields, *EncodingOptions.model_fields, "timeout"}
+    options = {*FilterOptions.model_fields, "timeout"}
     owners = dict.fromkeys(FILTERS, "Darkroom")
     for package, _, filter_ in plugins():
         modules()  # refuses packages for their CUDA text

@@ -25,7 +25,7 @@ from app.bulk.work import Filtering
 from app.cli.flags import LOCAL, add_settings, complete_files
 from app.cli.image_flags import JSON, add_chain, add_sources, counted, given_chain, sources_of
 from app.cli.standard_output import show
-from app.http.problems import read, read_with_encoding
+from app.http.problems import read
 from app.intake.presets import read_presets
 from app.intake.wanted import AS_SOURCE, Version, chain_of, pictured, version_of
 from models.api.schemas import EncodingOptions, FilterOptions
@@ -152,11 +152,11 @@ def _expand(settings: Settings, preset: str, encoding: dict[str, Any]) -> str:
     asked = {"preset": preset, **{n: given for n, given in flags.items() if given}}
     try:
         found = read_presets(settings.presets).expanded(asked)
-        options, own = read_with_encoding(FilterOptions, found)
+        options = read(FilterOptions, found)
         chain = chain_of(options)
     except (ValueError, InvalidParameter) as error:
         raise WrongUsage(f"--preset: {error}") from None
-    encoding.update(own.model_dump(exclude_none=True))
+    encoding.update(options.model_dump(include={*EncodingOptions.model_fields}, exclude_none=True))
     ops = [each.model_dump(mode="json", exclude_unset=True) for each in chain.filters]
     return json.dumps(ops)
 

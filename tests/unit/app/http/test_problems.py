@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.http.problems import MOST_ERRORS, invalid, problem, read, read_with_encoding, shortened
-from models.api.schemas import ClassifyOptions, EncodingOptions, FilterOptions, ProcessOptions
+from app.http.problems import MOST_ERRORS, invalid, problem, read, shortened
+from models.api.schemas import ClassifyOptions, FilterOptions, ProcessOptions
 from models.domain.errors import FieldError, InvalidParameter
 
 LONG = "\x00" * 1_000_000
@@ -74,17 +74,15 @@ def test_a_message_that_is_too_long_ends_after_a_word(text: str, most: int, show
     assert shortened(text, most) == shown
 
 
-def test_what_is_said_of_encoding_is_told_from_the_rest() -> None:
-    given = {"name": "gamma", "gamma": "2", "format": "webp", "quality": "70"}
-    found, encoding = read_with_encoding(FilterOptions, given)
-    assert (found.name, found.model_extra) == ("gamma", {"gamma": "2"})
-    assert encoding == EncodingOptions(format="webp", quality=70)
+def test_parameters_of_a_filter_are_told_from_options() -> None:
+    found = read(FilterOptions, {"name": "gamma", "gamma": "2", "quality": "70"})
+    assert (found.name, found.model_extra, found.quality) == ("gamma", {"gamma": "2"}, 70)
 
 
 def test_all_that_is_wrong_is_said_and_what_is_unknown_last() -> None:
     given = {"zip": 1, "quality": 0, "top_k": 0, "format": "bmp"}
     with pytest.raises(InvalidParameter) as refused:
-        read_with_encoding(ProcessOptions, given)
+        read(ProcessOptions, given)
     assert [each.path for each in refused.value.errors] == ["top_k", "format", "quality", "zip"]
     assert refused.value.detail.startswith("top_k: ")
 
@@ -102,5 +100,5 @@ STRANGE = ["1_0", " 1", "1 ", "٣", "1e400", "NaN", "Infinity", "0x1", True, ""]
 @pytest.mark.parametrize("name", ["top_k", "quality", "png_level", "avif_speed"])
 def test_whole_numbers_are_written_in_plain_digits(name: str, given: object) -> None:
     with pytest.raises(InvalidParameter, match=f"^{name}: "):
-        read_with_encoding(ProcessOptions, {name: given})
-    assert getattr(read_with_encoding(ProcessOptions, {name: "5"})[name != "top_k"], name) == 5
+        read(ProcessOptions, {name: given})
+    assert getattr(read(ProcessOptions, {name: "5"}), name) == 5

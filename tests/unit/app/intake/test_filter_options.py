@@ -16,7 +16,7 @@ from app.intake.wanted import (
     version_of,
     versions_of,
 )
-from models.api.schemas import EncodingOptions, FilterOptions
+from models.api.schemas import EncodingOptions, FilterOptions, ProcessOptions
 from models.codec import ENCODABLE, ImageFormat, ImageInfo
 from models.domain.errors import InvalidParameter, NotAcceptable
 from models.domain.image import Subsampling
@@ -108,12 +108,12 @@ def test_of_thousands_of_wrong_filters_few_are_checked(
 
     monkeypatch.setattr(registry, "hint", hint)
     with pytest.raises(InvalidParameter) as refused:
-        versions_of([{"ops": [op] * 32}] * 64, EncodingOptions(), EVERYTHING)
+        versions_of(ProcessOptions(versions=[{"ops": [op] * 32}] * 64), EVERYTHING)
     assert len(searches) == len(refused.value.errors) == MOST_WRONG
     assert refused.value.errors[-1].path.startswith(f"versions[0].ops[{MOST_WRONG - 1}].")
     searches.clear()
     with pytest.raises(InvalidParameter) as refused:
-        versions_of([{"ops": [op]}] * 64, EncodingOptions(), EVERYTHING)
+        versions_of(ProcessOptions(versions=[{"ops": [op]}] * 64), EVERYTHING)
     assert len(searches) == len(refused.value.errors) == MOST_ERRORS
     assert refused.value.errors[-1].path.startswith(f"versions[{MOST_ERRORS - 1}].ops[0].")
 
