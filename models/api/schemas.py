@@ -165,6 +165,10 @@ else:  # the checker cannot read a Literal that is computed
 Whole = Annotated[int, BeforeValidator(checked)]
 """A whole number, as text in plain digits: no `1_0`, no ` 1`, no `true`."""
 
+WholeOrNone = Annotated[int | None, BeforeValidator(checked)]
+"""The same, or none. In the schema of `Whole | None` pydantic does not write bounds as
+`minimum`."""
+
 
 class ClassifyOptions(BaseModel):
     """Options of `POST /classify`, as query, form fields or JSON keys."""
@@ -209,7 +213,7 @@ class EncodingOptions(BaseModel):
     format: FormatName | None = Field(
         None, description="format of the answer; else the Accept header, else the source's"
     )
-    quality: Whole | None = Field(
+    quality: WholeOrNone = Field(
         None, ge=1, le=100, description="of JPEG, WebP and AVIF: 90, 80 and 75 if not given"
     )
     progressive: bool | None = Field(
@@ -220,14 +224,14 @@ class EncodingOptions(BaseModel):
         BeforeValidator(lambda given: str(given) if type(given) is int else given),
     ] = Field(None, description="of JPEG and AVIF: chroma subsampling; 420 if not given")
     lossless: bool | None = Field(None, description="of WebP: every pixel as it is")
-    png_level: Whole | None = Field(
+    png_level: WholeOrNone = Field(
         None,
         ge=0,
         le=9,
         description="of PNG: zlib's level, 0 stored, 9 smallest; if not given, run lengths, which "
         "are faster than level 1",
     )
-    avif_speed: Whole | None = Field(
+    avif_speed: WholeOrNone = Field(
         None, ge=0, le=10, description="of AVIF: 0 smallest, 10 fastest; 9 if not given"
     )
     metadata: Literal["strip", "keep"] | None = Field(
@@ -236,14 +240,14 @@ class EncodingOptions(BaseModel):
         "EXIF all that still holds: not thumbnail, maker's notes, XMP, nor the profile, since "
         "pixels are sRGB and upright",
     )
-    max_bytes: Whole | None = Field(
+    max_bytes: WholeOrNone = Field(
         None,
         ge=1,
         le=1 << 40,
         description="of JPEG, WebP and AVIF: the highest quality whose file has at most this size, "
         "up to `quality`; X-Quality and records state it",
     )
-    min_quality: Whole | None = Field(
+    min_quality: WholeOrNone = Field(
         None, ge=1, le=100, description="lowest quality for max_bytes; 1 if not given"
     )
     frames: Literal["first", "all"] | None = Field(

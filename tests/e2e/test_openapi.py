@@ -43,6 +43,7 @@ def test_the_document_is_valid(document: Any) -> None:
     for schema in every:
         jsonschema.Draft202012Validator.check_schema(schema)
     assert len(every) > 50
+    assert {key for key, _ in walk(every)}.isdisjoint(("ge", "le"))  # but minimum and maximum
 
 
 def test_operations_have_ids_of_their_own_which_clients_are_generated_from(document: Any) -> None:
