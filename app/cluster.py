@@ -12,10 +12,12 @@ from typing import Any
 from fastapi import FastAPI
 
 from app import main
-from app.main import Executor, Workers
+from app.admission.counters import Counters
+from app.main import Executor
 from app.service import Computing
 from app.telemetry import logs
 from app.telemetry.canary import Canary, canary_image, canary_operations
+from app.telemetry.metrics import Metrics
 from models.malloc import freeze
 from models.settings import Settings
 from models.usable_cpus import usable_cores
@@ -105,7 +107,7 @@ class FrontEnd:
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Return the application; its parts start with it."""
-        app = main.create_app(self._settings, Workers(connect=self._executor))
+        app = main.create_app(self._settings, self._executor)
         freeze()
         return app
 
@@ -117,7 +119,9 @@ class FrontEnd:
         if self._backend is not None and self._backend.changed:
             raise RuntimeError("the workers have other weights; this front end must start anew")
 
-    async def _executor(self, settings: Settings) -> Executor:
+    async def _executor(
+        self, settings: Settings, _metrics: Metrics, _counters: Counters
+    ) -> Executor:
         """Connect to the workers, waiting for the first one."""
         found: Offer = await self._workers.describe.remote()
         watchers: list[Callable[[], None]] = []

@@ -71,28 +71,22 @@ class Executor:
         return [(each, uuid_of(each.device)) for each in loads]
 
 
-@dataclass(frozen=True, slots=True)
-class Workers:
-    """Unix sockets of worker processes.
-
-    `patience` is the seconds in which all workers are waited for once one of them has answered.
-    `connect` connects to workers on other hosts in place of these processes.
-    """
-
-    addresses: Sequence[str] = ()
-    patience: float = 0.0
-    connect: "Callable[[Settings], Awaitable[Executor]] | None" = None
-
-
-NONE = Workers()
+Connect = Callable[[Settings, Metrics, Counters], Awaitable[Executor]]
+"""Starts a worker, or connects to workers; the counters are shared by all front ends."""
 
 
 async def local_executor(
-    settings: Settings, metrics: Metrics, weights: bool, full_batches: bool
+    settings: Settings,
+    metrics: Metrics,
+    _counters: Counters,
+    *,
+    weights: bool = True,
+    full_batches: bool = False,
 ) -> Executor:
     """Start a worker in threads of this process, on the first GPU if there is a usable one.
 
-    With `full_batches` the scores of an image do not depend on the batch that it is part of.
+    Without `weights` it only filters. With `full_batches` the scores of an image do not depend on
+    the batch that it is part of.
     """
     gpu = 0 if wanted_gpus(settings.gpus) else None
     device = ""
@@ -118,20 +112,25 @@ async def local_executor(
 async def remote_executor(
     settings: Settings,
     metrics: Metrics,
-    workers: Workers,
     counters: Counters,
+    *,
+    addresses: Sequence[str],
+    patience: float,
 ) -> Executor:
-    """Connect to workers in other processes; wait until one answers, and for all with patience."""
+    """Connect to workers in other processes at the addresses of their Unix sockets.
+
+    Wait until a worker answers, and then at most `patience` seconds for all.
+    """
     pixels = max(settings.max_pixels, PIXELS_IN_FLIGHT // counters.front_ends)
     backend = ProcessBackend(
-        workers.addresses,
+        addresses,
         BYTES_PER_PIXEL * pixels,
         counters,
         settings.drain_timeout,
         lambda b: metrics.on_batch(b.operation, b.network, b.size, b.reason, b.device, b.seconds),
     )
     try:
-        welcome = await backend.welcome(workers.patience)
+        welcome = await backend.welcome(patience)
     except BaseException:  # the links and the arena must not outlive a start that is cancelled
         await backend.aclose()
         raise
@@ -183,31 +182,19 @@ def _computing(welcome: Welcome) -> Computing:
     return Computing(welcome.networks, welcome.degraded)
 
 
-@dataclass(frozen=True, slots=True)
-class Private:
-    """The work of a server of one command: no other client uses it, so it has no warm-up.
-
-    Without `weights` it only filters. With `full_batches` the scores of an image do not depend on
-    the batch that it is part of.
-    """
-
-    weights: bool
-    full_batches: bool
-
-
 async def start_service(
     settings: Settings,
     metrics: Metrics,
-    workers: Workers = NONE,
+    connect: Connect = local_executor,
     counters: Counters | None = None,
-    private: Private | None = None,
+    *,
+    private: bool = False,
 ) -> Service:
     """Build every part, innermost first, and the jobs if there is a folder for them.
 
-    `workers` are other processes; without any, the worker is in this one. `counters` are shared by
-    front ends, and so are the limits. ValueError says which setting is wrong.
+    `connect` and `counters` are those of `create_app`. ValueError says which setting is wrong.
     """
-    counters, given = counters or Counters(), private or Private(weights=True, full_batches=False)
+    counters = counters or Counters()
     async with AsyncExitStack() as started:  # a failure below stops what has been started
         threads = cores(settings)
         bounds = DecoderLimits.from_settings(settings, threads)
@@ -218,13 +205,7 @@ async def start_service(
         # A decoder process starts beside the worker, but for a private server when it needs it.
         first = asyncio.create_task(asyncio.sleep(0) if private else decoders.start())
         started.callback(first.cancel)
-        executor = await (
-            workers.connect(settings)
-            if workers.connect
-            else remote_executor(settings, metrics, workers, counters)
-            if workers.addresses
-            else local_executor(settings, metrics, given.weights, given.full_batches)
-        )
+        executor = await connect(settings, metrics, counters)
         started.push_async_callback(executor.backend.aclose)
         await first
         fetcher = Fetcher.from_settings(
@@ -335,21 +316,22 @@ async def stop_service(service: Service) -> None:
 
 def create_app(
     settings: Settings,
-    workers: Workers = NONE,
+    connect: Connect = local_executor,
     counters: Counters | None = None,
-    private: Private | None = None,
+    *,
+    private: bool = False,
 ) -> FastAPI:
     """Return the ASGI application; its parts live from startup to shutdown.
 
-    With `workers` it is a front end, and these compute. `counters` hold the counts that all front
-    ends share. A `private` server is that of one command.
+    `connect` chooses what computes. `counters` hold the counts that all front ends share, and with
+    them the limits. No client but one command uses a `private` server, which has no canary.
     """
     metrics = Metrics()
     traces = exporting_provider() if settings.tracing else None
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service = await start_service(settings, metrics, workers, counters, private)
+        service = await start_service(settings, metrics, connect, counters, private=private)
         app.state.service = service
         if traces is not None:
             from app.pipeline.spans import Spans
@@ -358,7 +340,7 @@ def create_app(
         async with AsyncExitStack() as ending:
             ending.push_async_callback(send_last, traces)
             ending.push_async_callback(stop_service, service)
-            if private is None:
+            if not private:
                 await service.canary.probe()
                 probing = asyncio.create_task(service.canary.keep_probing())
                 ending.callback(probing.cancel)

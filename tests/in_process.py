@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
-import pytest
 from fastapi import FastAPI
 
 from app import main
@@ -39,9 +38,11 @@ async def served(engine: FakeEngine | None = None) -> AsyncIterator[FastAPI]:
     worker.start()
     computing = Computing((fake_network("a", "b"),))
     executor = Executor(LocalBackend(worker, 5.0), lambda: computing)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(main, "local_executor", lambda *_: _done(executor))
-        service = await main.start_service(Settings(), Metrics(), private=main.Private(True, False))
+
+    async def connect(*_: object) -> Executor:
+        return executor
+
+    service = await main.start_service(Settings(), Metrics(), connect, private=True)
     app = main.create_app(Settings())
     app.state.service = service
     try:
@@ -53,7 +54,3 @@ async def served(engine: FakeEngine | None = None) -> AsyncIterator[FastAPI]:
 def client_of(app: FastAPI) -> httpx.AsyncClient:
     """Return a client of an application, whose requests are calls in this process."""
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
-
-
-async def _done(executor: Executor) -> Executor:
-    return executor

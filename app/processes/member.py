@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+from functools import partial
 from typing import Any, NoReturn
 
 import uvloop
@@ -116,7 +117,6 @@ def _front_end(settings: Settings, orders: Orders) -> int:
     from app import main
     from app.admission.counters import Counters
     from app.connections.listening import is_listening
-    from app.main import Workers
     from app.processes import uvicorn_server
 
     given = orders.given
@@ -124,7 +124,8 @@ def _front_end(settings: Settings, orders: Orders) -> int:
     listening = socket.socket(fileno=given["socket"])
     counters = Counters.attach(given["counters"], given["front_ends"])
     patience = 0.0 if is_listening(listening) else ALL_WORKERS
-    app = main.create_app(settings, Workers(given["addresses"], patience), counters)
+    connect = partial(main.remote_executor, addresses=given["addresses"], patience=patience)
+    app = main.create_app(settings, connect, counters)
     scraped = [] if given["scraped"] is None else [socket.socket(fileno=given["scraped"])]
     return uvicorn_server.run(uvicorn_server.Server(app, settings, scraped, orders), [listening])
 
@@ -136,16 +137,16 @@ def _private(settings: Settings, orders: Orders) -> int:
     from app.processes import uvicorn_server
 
     given = orders.given
-    listening, private = socket.socket(fileno=given["socket"]), main.Private(*given["private"])
+    listening = socket.socket(fileno=given["socket"])
+    asked = {"weights": given["weights"], "full_batches": given["full_batches"]}
     try:
         plan = tree.Plan.of(settings)
         if plan.front_ends:
-            weights, full = given["private"]
-            return tree.run(settings, plan, listening, weights=weights, full_batches=full)
+            return tree.run(settings, plan, listening, **asked)
     except ValueError as error:
         print(error, end="")
         return ExitCode.WRONG_USAGE
-    app = main.create_app(settings, private=private)
+    app = main.create_app(settings, partial(main.local_executor, **asked), private=True)
     server = uvicorn_server.Server(app, settings, warms_up=False)
     return uvicorn_server.run(server, [listening], lambda fault: print(fault, end=""))
 

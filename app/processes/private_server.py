@@ -84,7 +84,8 @@ class PrivateServer:
                 "role": "private",
                 "settings": settings.model_copy(update=changed).model_dump(mode="json"),
                 "socket": listening.fileno(),
-                "private": (weights, full_batches),
+                "weights": weights,
+                "full_batches": full_batches,
             }
             self._process = subprocess.Popen(
                 command("app.processes.member", "server of a command"),

@@ -1,5 +1,7 @@
 """Starts that fail half way, and the status of a worker that came back."""
 
+from functools import partial
+
 import pytest
 
 from app import main
@@ -23,7 +25,8 @@ async def test_a_failure_late_in_the_start_stops_the_worker_that_was_started(
 
     monkeypatch.setattr(LocalBackend, "aclose", noted)
     monkeypatch.setattr(main, "Pipeline", fail)
+    connect = partial(main.local_executor, weights=False)
     with pytest.raises(RuntimeError, match="no room for the pipeline"):
-        await main.start_service(Settings(), Metrics(), private=main.Private(False, False))
+        await main.start_service(Settings(), Metrics(), connect, private=True)
     (backend,) = closed
     assert not backend.load().alive
