@@ -1,6 +1,7 @@
 """Overload, deadlines, leaving clients, slow bodies, health and metrics."""
 
 import asyncio
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -101,10 +102,9 @@ def test_a_hung_backend_answers_504_at_the_deadline(server: Running, accept: str
         assert reply.json()["error"]["code"] == "deadline_exceeded"
 
 
-def test_without_weights_filters_work_and_classify_says_what_to_do(
-    start: Start, tmp_path: object
-) -> None:
-    with start(weights="imagenet1k_v1", cache_folder=tmp_path, max_images_in_flight=9) as running:
+def test_without_weights_filters_work_and_classify_says_what_to_do(start: Start) -> None:
+    missing = {"weights": "imagenet1k_v1", "cache_folder": os.devnull}  # no folder to download to
+    with start(**missing, max_images_in_flight=9) as running:
         reply = running.client.post("/classify", content=jpeg(), headers=JPEG)
         assert (reply.status_code, reply.json()["code"]) == (503, "weights_missing")
         assert "darkroom weights fetch" in reply.json()["detail"]

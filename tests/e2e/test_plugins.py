@@ -1,6 +1,7 @@
 """Packages of filters: the example of docs/add-a-filter.md, installed, and packages with faults."""
 
 import io
+import os
 import re
 import sys
 from pathlib import Path
@@ -35,8 +36,8 @@ def test_the_page_shows_the_files_of_the_example() -> None:
     assert all(each in texts for each in shown)
 
 
-def test_a_server_of_several_processes_has_the_filter(site: Path, tmp_path: Path) -> None:
-    flags = ("--front-ends", "1", "--weights", "imagenet1k_v1", "--cache-folder", str(tmp_path))
+def test_a_server_of_several_processes_has_the_filter(site: Path) -> None:
+    flags = ("--front-ends", "1", "--weights", "imagenet1k_v1", "--cache-folder", os.devnull)
     pixels = np.asarray(drawing(40, 30), np.int64)
     with serving(*flags, environment={"PYTHONPATH": f"{site}:{ROOT}"}) as server:
         url = f"http://127.0.0.1:{server.port}"

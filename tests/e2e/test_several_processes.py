@@ -26,6 +26,9 @@ TREE = (
     *("--grace", "9999"),  # no test may end because it is over
 )
 FLAGS = (*TREE, "--weights", "bundled", "--precision", "fp32")
+WITHOUT_WEIGHTS = (*TREE, "--weights", "imagenet1k_v1", "--cache-folder", os.devnull)
+"""Flags of a server that only filters, which starts in a third of the CPU time; it cannot download
+weights into a folder that is none."""
 RAW = {"Content-Type": "image/jpeg"}
 
 
@@ -50,12 +53,6 @@ def metric(server: Served, line: str) -> float:
 def tree() -> Iterator[Served]:
     with serving(*FLAGS) as server:
         yield server
-
-
-@pytest.fixture
-def without_weights(tmp_path: Path) -> tuple[str, ...]:
-    """Return the flags of a server that only filters, which starts in a third of the CPU time."""
-    return (*TREE, "--weights", "imagenet1k_v1", "--cache-folder", str(tmp_path / "cache"))
 
 
 def test_a_worker_that_ends_under_load_costs_no_request(tree: Served) -> None:
@@ -88,12 +85,10 @@ def all_but_the_last_byte(server: Served, body: bytes) -> socket.socket:
     return connection
 
 
-def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(
-    without_weights: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(tmp_path: Path) -> None:
     mine = {"TMPDIR": str(tmp_path)}  # other tests keep files of their servers in the common one
     patient = ("--body-timeout", "9999", "--drain-timeout", "9999")
-    flags = (*without_weights, *patient)
+    flags = (*WITHOUT_WEIGHTS, *patient)
     bodies = [jpeg(n) for n in range(8)]
     with ExitStack() as stack:
         server = stack.enter_context(serving(*flags, environment=mine, program=COLD))
@@ -115,8 +110,8 @@ def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(
 
 
 @pytest.mark.slow
-def test_nothing_outlives_a_supervisor_that_was_killed(without_weights: tuple[str, ...]) -> None:
-    with serving(*without_weights) as server:
+def test_nothing_outlives_a_supervisor_that_was_killed() -> None:
+    with serving(*WITHOUT_WEIGHTS) as server:
         found = children(server.process.pid)
         pids = list(found.values())
         assert len(pids) == 3
@@ -125,13 +120,11 @@ def test_nothing_outlives_a_supervisor_that_was_killed(without_weights: tuple[st
         until(lambda: all(gone(pid) for pid in pids), PATIENCE)
 
 
-def test_a_database_of_jobs_that_can_never_work_ends_the_server(
-    without_weights: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_database_of_jobs_that_can_never_work_ends_the_server(tmp_path: Path) -> None:
     """Each front end finds that when it starts; they would else be started again without end."""
     (data := tmp_path / "data").mkdir()
     (data / "jobs.sqlite3").write_bytes(b"not a database, and none that SQLite could open" * 100)
-    flags = (*without_weights, "--data-folder", str(data))
+    flags = (*WITHOUT_WEIGHTS, "--data-folder", str(data))
     log = tmp_path / "log"
     with pytest.raises(RuntimeError, match="exit code 2"), serving(*flags, log=log, program=COLD):
         pass
