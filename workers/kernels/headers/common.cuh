@@ -15,7 +15,7 @@ constexpr u32 HALVES = 0x00FF00FF;  // the low byte of both halves of a word
 
 // How the host launches a kernel: with a block for every tile of `width` by `height` pixels, for
 // every `samples` samples of the image as one line, or with a fixed number of blocks for an image
-// of any size. The host reads these lines (launches.py), so their numbers are integers, constants
+// of any size. The host reads these lines (items.py), so their numbers are integers, constants
 // that are declared at the beginning of a line, and sums and products of both. To a compiler they
 // are constants, which a test compares with what the host read.
 #define LAUNCHED_BY_TILES(kernel, width, height)                                                   \
