@@ -352,7 +352,8 @@ def version_of(
     """Return a version with its `own` options of the encoder, and those of the request (`shared`).
 
     The format is `unnamed` if no option names one; then `Version.format_for` checks the options for
-    each image. Raises InvalidParameter if a format lacks one of the options.
+    each image. Raises InvalidParameter if a format lacks one of the options, and for frames=all
+    beside a filter that measures pixels.
     """
     given = own.model_dump(include=_OF_ENCODING, exclude_none=True)
     if shared is not None:
@@ -360,6 +361,12 @@ def version_of(
         given = shared.model_dump(include=inherited, exclude_none=True) | given
     name = given.pop("format", None)
     encoding = Encoding(**given)
+    if encoding.frames == "all" and chain.measuring is not None:
+        text = (
+            f"{chain.filters[chain.measuring].name} cannot measure the frames of an animation; "
+            "leave out frames=all, or give the numbers: crop, or resize with gravity=center"
+        )
+        raise InvalidParameter(f"frames: {text}", [FieldError("frames", text, "all")])
     if name is not None:
         unnamed = OutputFormat(named_format(name))
         encoding.check(named_format(name))

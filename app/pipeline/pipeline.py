@@ -382,12 +382,6 @@ class Pipeline:
         chain, seen, kept = version.operation, Seen(source.info, 0.0), math.prod(source.shape)
         limit = to_filter(version, self._max_pixels, seen, shared=not last)
         while (index := chain.measuring) is not None:
-            filter_ = chain.filters[index]
-            if source.animation is not None:
-                raise InvalidParameter(
-                    f"{filter_.name}: frames of an animation cannot be measured; leave out "
-                    "frames=all, or give the numbers: crop, or resize with gravity=center"
-                )
             if index:
                 # After a filter that has measured, sizes may exceed those that the header foretold.
                 until = FilterChain(chain.filters[: index + 1])
@@ -398,7 +392,7 @@ class Pipeline:
                 last = True
             with stages.measure("compute"):
                 measured = await self._threads.run(
-                    filter_.measured,
+                    chain.filters[index].measured,
                     pixels_of(source.image()).pixels,  # without a name, so that they have one owner
                     background=permit.in_background,
                 )

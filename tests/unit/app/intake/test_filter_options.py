@@ -192,6 +192,13 @@ def test_a_strict_choice_refuses_what_accept_rules_out() -> None:
     assert container == AS_SOURCE, "it says nothing about the images in it"
 
 
+def test_filters_that_measure_take_no_frames() -> None:
+    for op in ({"name": "trim"}, {"name": "resize", "fit": "cover", "gravity": "smart"}):
+        chain = chain_of(FilterOptions(ops=[op]))
+        with pytest.raises(InvalidParameter, match="leave out frames=all"):
+            version_of(chain, EncodingOptions(frames="all"), AS_SOURCE)
+
+
 def test_the_pictures_of_all_overlays_of_a_chain_are_small_together() -> None:
     picture = picture_of(np.zeros((512, 256, 3), np.uint8))
     for n in (1, 2):
