@@ -89,15 +89,16 @@ def read_presets(file: Path | None) -> Presets:
     return Presets(by_name, found, digest)
 
 
-def _with_pictures(options: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-    """Return options whose overlays have the picture of their `file` below the folder."""
-    if not isinstance(ops := options.get("ops"), list):
-        return options
-    made = []
-    for op in ops:
-        if isinstance(op, dict) and op.get("name") == "overlay" and isinstance(op.get("file"), str):
-            decoded = decode((folder / op["file"]).read_bytes(), max_pixels=MOST_PICTURE)
-            picture = picture_of(pixels_of(decoded.image).pixels)
-            op = {**{n: each for n, each in op.items() if n != "file"}, "picture": picture}
-        made.append(op)
-    return {**options, "ops": made}
+def _with_pictures(given: Any, folder: Path) -> Any:
+    """Return options, or a filter, whose overlays have the picture of their `file` below the
+    folder.
+    """
+    if not isinstance(given, dict):
+        return given
+    made = dict(given)
+    if isinstance(ops := given.get("ops"), list):
+        made["ops"] = [_with_pictures(op, folder) for op in ops]
+    if given.get("name") == "overlay" and isinstance(given.get("file"), str):
+        decoded = decode((folder / made.pop("file")).read_bytes(), max_pixels=MOST_PICTURE)
+        made["picture"] = picture_of(pixels_of(decoded.image).pixels)
+    return made

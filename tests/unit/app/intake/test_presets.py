@@ -7,6 +7,7 @@ import pytest
 
 from app.intake.presets import Presets, read_presets
 from models.domain.errors import InvalidParameter
+from tests.pictures import png
 
 WEB = {"ops": [{"name": "sepia"}], "format": "webp"}
 
@@ -33,6 +34,14 @@ def test_a_preset_is_final(given: dict[str, Any], expanded: dict[str, Any] | str
         return
     with pytest.raises(InvalidParameter, match=expanded):
         presets.expanded(given)
+
+
+def test_an_overlay_has_its_picture_in_a_chain_and_alone(tmp_path: Path) -> None:
+    (tmp_path / "logo.png").write_bytes(png(5))
+    file, overlay = tmp_path / "presets.toml", 'name = "overlay", file = "logo.png"'
+    file.write_text(f"web = {{ ops = [{{ {overlay} }}] }}\nlogo = {{ {overlay} }}")
+    found = read_presets(file).by_name
+    assert found["web"]["ops"] == [found["logo"]]
 
 
 @pytest.mark.parametrize(
