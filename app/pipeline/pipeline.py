@@ -54,14 +54,15 @@ from app.pipeline.outcomes import (
 )
 from app.telemetry.metrics import Metrics
 from models.api.schemas import InfoOptions, MatchOptions
-from models.codec import pixels_of
+from models.codec import claimed_pixels, pixels_of
+from models.codec.costs import START
 from models.domain.alarms import Timeout, interrupted
 from models.domain.backend import Backend
 from models.domain.errors import InternalError, InvalidParameter, ServiceError
 from models.domain.image import Image, Pixels, Source
 from models.domain.job import Job, Labels, Match, Vector
 from workers.filters.arithmetic.colour import luma
-from workers.filters.marks import picture_of
+from workers.filters.marks import check_picture, picture_of
 from workers.filters.templates import TILE, matches
 from workers.operations import Classify, FilterChain
 
@@ -159,9 +160,13 @@ class Pipeline:
         return tuple(each.result() for each in tasks)
 
     async def picture(self, content: Blob, permit: Permit) -> bytes:
-        """Return a picture of the options, decoded within the limits of a request's images."""
+        """Return a picture of the options, decoded within the limits of a request's images.
+
+        A picture whose first bytes claim too many pixels is refused before it is decoded.
+        """
         image = ImageContext(Item(0, content), permit, self._memory)
         try:
+            check_picture(claimed_pixels(content.start(START)) or 0)
             with permit.turn(CODEC) as image.turn:
                 await image.turn.take()
                 held = await self._codec.decoded(content, image, attrgetter("memory"))

@@ -166,12 +166,17 @@ _SIZE = struct.Struct("<2i")
 """Width and height, which stand before the RGBA pixels of a picture."""
 
 
+def check_picture(n_pixels: int) -> None:
+    """Raise TooManyPixels for an overlay or a template of more than `MOST_PICTURE` pixels."""
+    if n_pixels > MOST_PICTURE:
+        text = f"the picture has {n_pixels:,} pixels; at most {MOST_PICTURE:,} are allowed; "
+        raise TooManyPixels(text + "send it smaller")
+
+
 def picture_of(pixels: Pixels) -> bytes:
     """Return grey, RGB or RGBA pixels as an overlay or a template; raises TooManyPixels."""
     height, width, channels = pixels.shape
-    if height * width > MOST_PICTURE:
-        size = f"{width} × {height} pixels"
-        raise TooManyPixels(f"the picture has {size}; at most {MOST_PICTURE:,} are allowed")
+    check_picture(height * width)
     found = np.full((height, width, 4), 255, np.uint8)
     found[..., : max(channels, 3)] = pixels
     return _SIZE.pack(width, height) + found.tobytes()
