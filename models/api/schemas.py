@@ -236,9 +236,9 @@ class EncodingOptions(BaseModel):
     )
     metadata: Literal["strip", "keep"] | None = Field(
         None,
-        description="strip, the default, leaves the copyright alone; keep leaves of the source's "
-        "EXIF all that still holds: not thumbnail, maker's notes, XMP, nor the profile, since "
-        "pixels are sRGB and upright",
+        description="strip, the default, leaves the copyright alone; keep, of all formats but "
+        "GIF, leaves of the source's EXIF all that still holds: not thumbnail, maker's notes, XMP, "
+        "nor the profile, since pixels are sRGB and upright",
     )
     max_bytes: WholeOrNone = Field(
         None,

@@ -37,6 +37,7 @@ OPTIONS_OF: Mapping[str, tuple[ImageFormat, ...]] = {
     "lossless": (ImageFormat.WEBP,),
     "png_level": (ImageFormat.PNG,),
     "avif_speed": (ImageFormat.AVIF,),
+    "metadata": tuple(each for each in ENCODABLE if each is not ImageFormat.GIF),
     "max_bytes": (*_DEFAULT_QUALITY,),
     "min_quality": (*_DEFAULT_QUALITY,),
     "frames": ANIMATED,
