@@ -203,20 +203,9 @@ def shortened(text: str, most: int) -> str:
     return (kept if end < 0 else kept[:end].rstrip(" ,;:")) + "…"
 
 
-class _ShortRepr(reprlib.Repr):
-    """Writer of the `repr` of a JSON value, of which no more is made than is shown."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxlevel, self.maxlist, self.maxdict = 4, 20, 20
-        self.maxstring = self.maxother = LONGEST_GIVEN
-
-    def repr_int(self, x: int, _level: int) -> str:
-        """Write a whole number; Python refuses to write thousands of digits."""
-        return repr(x) if abs(x) < _LARGEST else f"a number of {x.bit_length()} bits"
-
-
-_REPR = _ShortRepr()
+_REPR = reprlib.Repr()  # of a JSON value, of which no more is made than is shown
+_REPR.maxlevel, _REPR.maxlist, _REPR.maxdict = 4, 20, 20
+_REPR.maxstring = _REPR.maxother = LONGEST_GIVEN
 
 
 def _printable(given: object) -> object:

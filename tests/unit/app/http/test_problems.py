@@ -41,7 +41,7 @@ def test_what_was_given_is_shown_as_it_is_while_it_is_short() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [[[]] * 5_000_000, [LONG] * 1000, {LONG: LONG}, [10**9000], 10**9000, LONG],
+    [[[]] * 5_000_000, [LONG] * 1000, {LONG: LONG}, [10**4299], 10**4299, LONG],
     ids=["lists", "strings", "object", "number in a list", "number", "string"],
 )
 def test_what_was_given_costs_no_more_than_is_shown(value: object) -> None:
