@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from dataclasses import asdict
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -23,13 +23,12 @@ from app.routes.images import WantedOf, classify_wanted, filter_wanted, process_
 from app.routes.openapi import Responses, described_problem, job_parameters
 from app.service import Service, ServiceOf
 from models.api.jobs import (
-    JobEnding,
-    JobItemCounts,
     JobListing,
     JobQuery,
     JobRecord,
     JobState,
 )
+from models.api.schemas import JsonImage
 from models.domain.errors import (
     Draining,
     FieldError,
@@ -77,16 +76,9 @@ PARQUET = "application/vnd.apache.parquet"
 
 
 # OpenAPI of what FastAPI cannot know of `/jobs`: bodies, results and errors.
-_ITEM = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "id": {"type": "string", "maxLength": 256, "description": "your own id"},
-        "url": {"type": "string", "description": "where the image is fetched"},
-        "data": {"type": "string", "description": "data:image/…;base64,…"},
-        "path": {"type": "string", "description": "name of a file in the archive of the form"},
-    },
-}
+_ITEM = JsonImage.model_json_schema()
+_PATH = {"type": "string", "description": "name of a file in the archive of the form"}
+_ITEM["properties"] |= {"path": _PATH}
 
 _OF_JOBS: Responses = {501: described_problem("The server has no folder for jobs")}
 _OF_ONE: Responses = _OF_JOBS | {404: described_problem("You have no such job")}
@@ -327,36 +319,17 @@ def _shown(job: "Job", endings: "Mapping[str, Ending]") -> JobRecord:
     if job.state == "running" and job.started is not None and job.done:
         rate = job.done / max(time.time() - job.started, 1e-3)
         end = time.time() + (job.total - job.done) / rate
-    return JobRecord(
-        id=job.id,
-        state=job.state.value,
-        operation=job.operation,
-        options=job.options,
-        items=JobItemCounts(
-            total=job.total, done=job.done, succeeded=job.done - job.failed, failed=job.failed
-        ),
-        created=datetime.fromtimestamp(round(job.created, 3), UTC),
-        started=_moment(job.started),
-        finished=_moment(job.finished),
-        expires=_moment(job.expires),
-        rate=None if rate is None else round(rate, 2),
-        estimated_end=_moment(end),
-        concurrency=job.concurrency,
-        max_failures=job.max_failures,
-        results=f"/jobs/{job.id}/results",
-        model=job.model,
-        problem=job.problem,
-        **{
-            kind: JobEnding(
-                target=each.target, state=each.state, attempts=each.attempts, reason=each.reason
-            )
-            for kind, each in endings.items()
-        },
-    )
-
-
-def _moment(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(round(seconds, 3), UTC)
+    items = {"total": job.total, "done": job.done, "failed": job.failed}
+    more = {
+        "state": job.state.value,
+        "items": {**items, "succeeded": job.done - job.failed},
+        "rate": None if rate is None else round(rate, 2),
+        "estimated_end": end,
+        "results": f"/jobs/{job.id}/results",
+        "destination": None,
+    }
+    more |= {kind: asdict(each) for kind, each in endings.items()}
+    return JobRecord.model_validate(asdict(job) | more)
 
 
 def _answer(

@@ -1,9 +1,9 @@
 """The HTTP bodies of jobs."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from models.api.schemas import ModelRecord, Problem
 
@@ -16,6 +16,10 @@ JobOperation = Literal["classify", "filter", "process"]
 
 MOST_CONCURRENCY = 65_536
 """The highest limit that a job may have; what the server does is limited by its settings."""
+
+
+Moment = Annotated[datetime, BeforeValidator(lambda seconds: round(seconds, 3))]
+"""A moment, made of the seconds since 1970."""
 
 
 class JobQuery(BaseModel):
@@ -76,14 +80,14 @@ class JobRecord(BaseModel):
     operation: JobOperation
     options: dict[str, Any] = Field(description="as they were given")
     items: JobItemCounts
-    created: datetime
-    started: datetime | None = Field(None, description="when the first image was begun")
-    finished: datetime | None = None
-    expires: datetime | None = Field(None, description="when the results of a finished job go")
+    created: Moment
+    started: Moment | None = Field(None, description="when the first image was begun")
+    finished: Moment | None = None
+    expires: Moment | None = Field(None, description="when the results of a finished job go")
     concurrency: int | None = Field(None, description="images in work at a time, at most")
     max_failures: int | None = Field(None, description="images that may fail before the job ends")
     rate: float | None = Field(None, description="images a second since the start; of running jobs")
-    estimated_end: datetime | None = Field(None, description="by that rate")
+    estimated_end: Moment | None = Field(None, description="by that rate")
     results: str = Field(description="path of the results")
     model: ModelRecord | None = Field(
         None, description="which labels the images, once the job was begun"

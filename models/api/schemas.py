@@ -142,8 +142,8 @@ class JsonImage(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    id: str | None = Field(None, max_length=256)
-    url: str | None = None
+    id: str | None = Field(None, max_length=256, description="your own id")
+    url: str | None = Field(None, description="where the image is fetched")
     data: str | None = Field(None, description="data:image/…;base64,…")
 
 
