@@ -497,10 +497,17 @@ async def run(
     when there is room for it; an item has its room until the caller asks for the result after its
     own. `ended` is called for each item, also if its work never began.
     """
-    tasks = _Tasks()
+    running: set[asyncio.Task[Any]] = set()
+    done = asyncio.Queue[asyncio.Task[Any]]()
 
-    def start(item: ItemT) -> None:
-        tasks.start(work(item)).add_done_callback(lambda _task: ended(item))
+    def start(coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.create_task(coroutine)
+        running.add(task)
+        task.add_done_callback(done.put_nowait)
+        return task
+
+    def begin(item: ItemT) -> None:
+        start(work(item)).add_done_callback(lambda _task: ended(item))
 
     async def read() -> None:
         while True:
@@ -510,45 +517,23 @@ async def run(
             except StopAsyncIteration:
                 return
             window.begin()
-            start(item)
+            begin(item)
 
-    reading = tasks.start(read())
+    reading = start(read())
     try:
-        while tasks.running:
-            done = await tasks.next()
-            if done is reading:
+        while running:
+            task = await done.get()
+            running.discard(task)
+            if task is reading:
                 reading.result()
                 continue
-            yield done.result()
+            yield task.result()
             window.end()
     finally:
-        await tasks.cancel()
-        await items.aclose()
-
-
-class _Tasks:
-    """Tasks in the order of their ends."""
-
-    def __init__(self) -> None:
-        self.running: set[asyncio.Future[Any]] = set()
-        self._ended = asyncio.Queue[asyncio.Future[Any]]()
-
-    def start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
-        task = asyncio.create_task(coroutine)
-        self.running.add(task)
-        task.add_done_callback(self._ended.put_nowait)
-        return task
-
-    async def next(self) -> asyncio.Future[Any]:
-        """Return the next task that has ended."""
-        done = await self._ended.get()
-        self.running.discard(done)
-        return done
-
-    async def cancel(self) -> None:
-        for task in self.running:
+        for task in running:
             task.cancel()
-        await asyncio.gather(*self.running, return_exceptions=True)
-        # A cancelled task keeps its frames, and the frame of a stream's reader keeps this object.
-        self.running.clear()
-        self._ended = asyncio.Queue()
+        await asyncio.gather(*running, return_exceptions=True)
+        # A cancelled task keeps its frames, and the frame of a stream's reader keeps both of these.
+        running.clear()
+        done = asyncio.Queue()
+        await items.aclose()
