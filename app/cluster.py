@@ -47,16 +47,9 @@ AT_A_FRONT_END = 2048
 admission refuses, at once and with `Retry-After`, and requests do not wait unseen."""
 
 
-def application(
-    front_ends: type,
-    workers: type,
-    given: dict[str, Any],
-    of_front_ends: dict[str, Any] | None = None,
-    of_workers: dict[str, Any] | None = None,
-) -> Any:
+def application(front_ends: type, workers: type, given: dict[str, Any]) -> Any:
     """Return the application; `given` are settings by their names, over those of the environment.
 
-    `of_front_ends` and `of_workers` are options of the deployments in place of the usual ones.
     Raises ValueError for settings that can never work.
     """
     from ray import serve
@@ -69,24 +62,21 @@ def application(
         "health_check_timeout_s": HEALTH_TIMEOUT,
         "logging_config": {"enable_access_log": False},
     }
-    computing: dict[str, Any] = {
-        "name": "workers",
-        "max_ongoing_requests": FULL_BATCHES * (settings.max_batch_size or CPU_BATCH),
-        "ray_actor_options": {"num_cpus": settings.threads or 1},
-    }
-    ingress: dict[str, Any] = {
-        "name": "front_ends",
-        "max_ongoing_requests": AT_A_FRONT_END,
-        "ray_actor_options": {"num_cpus": 1},
-    }
-    computing |= of_workers or {}
-    ingress |= of_front_ends or {}
-    for each in (computing, ingress):
-        each["ray_actor_options"] |= {"runtime_env": {"env_vars": ONE_LOOP}}
+    loop = {"runtime_env": {"env_vars": ONE_LOOP}}
     deployed: Any = serve.deployment(workers)
-    handle = deployed.options(**common | computing).bind(shown)
+    handle = deployed.options(
+        **common,
+        name="workers",
+        max_ongoing_requests=FULL_BATCHES * (settings.max_batch_size or CPU_BATCH),
+        ray_actor_options={"num_cpus": settings.threads or 1, **loop},
+    ).bind(shown)
     deployed = serve.deployment(serve.ingress()(front_ends))
-    return deployed.options(**common | ingress).bind(handle, shown)
+    return deployed.options(
+        **common,
+        name="front_ends",
+        max_ongoing_requests=AT_A_FRONT_END,
+        ray_actor_options={"num_cpus": 1, **loop},
+    ).bind(handle, shown)
 
 
 class FrontEnd:
