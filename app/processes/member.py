@@ -1,7 +1,7 @@
 """Run a process by its orders: a front end or a worker of a server, or the server of a command.
 
-It is started as `python -m app.processes.member NAME`; the name appears in lists of processes. A
-worker imports nothing of HTTP: that would make its start half a second longer.
+`command` of the supervisor starts it. A worker imports nothing of HTTP: that would make its start
+half a second longer.
 """
 
 import asyncio

@@ -22,8 +22,6 @@ FILTERS = ("filters", "invert")
 CLASSIFY = ("classify", "a.png", "--weights", "random", "--precision", "fp32", "--gpus", "0")
 FILTER = ("filter", "a.png", "--ops", '[{"name": "invert"}]', "-o", "out/", "--gpus", "0")
 
-MODULE = (sys.executable, "-m", "app.cli")
-
 
 @pytest.fixture(autouse=True)
 def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,13 +68,11 @@ def test_the_traps_work(trapped: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("started_as", "commands"),
-    [("module", (FILTERS, FILTER)), pytest.param("script", (CLASSIFY,), marks=pytest.mark.slow)],
+    "commands", [(FILTERS, FILTER), pytest.param((CLASSIFY,), marks=pytest.mark.slow)]
 )
 def test_commands_spring_no_trap(
-    trapped: Path, script: tuple[str, ...], started_as: str, commands: Sequence[Sequence[str]]
+    trapped: Path, script: tuple[str, ...], commands: Sequence[Sequence[str]]
 ) -> None:
-    program = script if started_as == "script" else MODULE
     for words in commands:
-        ran(*program, *words, folder=trapped)
+        ran(*script, *words, folder=trapped)
         assert sprung(trapped) == "", words
