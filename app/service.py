@@ -21,7 +21,7 @@ from app.telemetry.inference_statistics import InferenceStatistics
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend
 from models.domain.errors import FieldError, InvalidParameter, WeightsMissing
-from models.networks.served import Model, ServedNetwork
+from models.networks.served import ServedNetwork
 from models.settings import Settings
 
 if TYPE_CHECKING:  # it imports SQLAlchemy, which only servers with jobs need
@@ -39,18 +39,8 @@ class Computing:
     networks: tuple[ServedNetwork, ...] = ()
     degraded: str | None = None
 
-    @property
-    def model(self) -> Model | None:
-        """Return the default network with its weights, or None if it has none."""
-        return self.networks[0].model if self.networks else None
-
-    @property
-    def weights_problem(self) -> str | None:
-        """Return why the default network has no weights and what to do, or None."""
-        return self.networks[0].problem if self.networks else None
-
     def chosen(self, name: str | None) -> ServedNetwork:
-        """Return the network called `name`, by default the first.
+        """Return the network called `name`, by default the first, or an empty network without any.
 
         InvalidParameter names the networks that there are.
         """
@@ -115,11 +105,6 @@ class Service:
         """Return whether the worker of this process has ended although it was not stopped."""
         gone = self.ends_with_worker and not self.backend.load().alive
         return gone and not self.stopping.is_set()
-
-    @property
-    def model(self) -> Model | None:
-        """Return the default network with its current weights, or None if it has none."""
-        return self.computing().model
 
 
 def service_in(scope: Scope) -> Service:

@@ -82,9 +82,10 @@ async def warm_up(app: FastAPI) -> list[int]:
 
 def _classify(service: Service) -> str | None:
     """Return the target of requests to the default network, None where it has no weights."""
-    if service.model is None:
+    network = service.computing().chosen(None)
+    if network.model is None:
         return None
-    return "/classify" if service.model.record.n_classes else "/classify?output=embedding"
+    return "/classify" if network.n_classes else "/classify?output=embedding"
 
 
 def _requests(classify: str | None) -> list[Asked]:

@@ -65,7 +65,7 @@ async def metrics(request: Request, service: ServiceOf) -> Response:
 
 def _checks(service: Service, found: Readiness) -> dict[str, Any]:
     load, age = found.load, found.age
-    networks = service.computing().networks
+    networks, default = service.computing().networks, service.computing().chosen(None)
     others = {each.name: each.problem or "ok" for each in networks} if len(networks) > 1 else {}
     return ({"networks": others} if others else {}) | {
         "stopping": service.stopping.is_set(),
@@ -84,7 +84,7 @@ def _checks(service: Service, found: Readiness) -> dict[str, Any]:
             "images_per_second": round(load.service_rate, 1),
         },
         "decoders": service.decoders.state(),
-        "weights": service.model.record_for(chosen=False).model_dump()
-        if service.model
-        else {"status": "missing", "problem": service.computing().weights_problem},
+        "weights": default.model.record_for(chosen=False).model_dump()
+        if default.model
+        else {"status": "missing", "problem": default.problem},
     }
