@@ -1,6 +1,7 @@
 """The parts of a running server, and how a route reaches them."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from threading import Event
@@ -17,7 +18,7 @@ from app.http.problems import LONGEST_NAME
 from app.intake.presets import Presets
 from app.pipeline.pipeline import Pipeline
 from app.telemetry.canary import Canary
-from app.telemetry.inference_statistics import InferenceStatistics
+from app.telemetry.inference_statistics import ModelStatistics
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend
 from models.domain.errors import FieldError, InvalidParameter, WeightsMissing
@@ -88,8 +89,10 @@ class Service:
     """Lock for making thumbnails, one at a time: several would occupy all threads."""
     listed: tuple[object, bytes] = (None, b"")
     """The networks that `GET /models` was asked for last, and its body for them."""
-    inference: InferenceStatistics = field(default_factory=InferenceStatistics)
-    """The statistics of the Open Inference Protocol, of this process."""
+    inference: defaultdict[str, ModelStatistics] = field(
+        default_factory=lambda: defaultdict(ModelStatistics)
+    )
+    """The statistics of the Open Inference Protocol, of this process, by the names of models."""
     ending: list[Awaitable[None]] = field(default_factory=list)
     """Tasks that still use the parts when the server stops; the parts are stopped after them."""
     stopping: Event = field(default_factory=Event)

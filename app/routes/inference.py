@@ -62,7 +62,7 @@ async def infer(request: Request) -> Response:
         failed = response.status_code != 200
     finally:
         traces = [each.stages.trace for each in found]
-        service.inference.note(model.name, time.monotonic() - began, traces, failed=failed)
+        service.inference[model.name].note(time.monotonic() - began, traces, failed=failed)
     return response
 
 
@@ -140,25 +140,16 @@ async def model_ready(service: ServiceOf, found: ModelOf) -> Response:
 
 
 @_of_model("v2_model_config", "/config")
-async def configuration(service: ServiceOf, found: ModelOf) -> Response:
+async def configuration(found: ModelOf) -> Response:
     """Describe a model as the configuration of Triton does."""
-    settings = service.settings
     return JSONResponse(
         {
             "name": found.name,
             "platform": PLATFORM,
             "backend": "darkroom",
-            "version_policy": {"latest": {"num_versions": 1}},
             "max_batch_size": 0,  # shapes contain the number of images, as those of the metadata do
             "input": [_configured(each) | {"optional": True} for each in found.inputs],
             "output": [_configured(each) for each in found.outputs],
-            "dynamic_batching": {
-                "preferred_batch_size": [],
-                "max_queue_delay_microseconds": int(settings.max_queue_delay * 1_000_000),
-            },
-            "parameters": {
-                "max_images_per_request": {"string_value": str(settings.max_images_per_request)}
-            },
         }
     )
 
@@ -206,5 +197,5 @@ def _indexed(model: InferenceModel) -> dict[str, str]:
 
 
 def _statistics(service: Service, models: list[InferenceModel]) -> Response:
-    found = [service.inference.of(each.name).shown(each.name, each.version) for each in models]
+    found = [service.inference[each.name].shown(each.name, each.version) for each in models]
     return JSONResponse({"model_stats": found})
