@@ -154,8 +154,13 @@ _LENGTH_DELIMITED = {
 }
 """The bodies that are streams."""
 
-LEAST_DEADLINE = 1000
-"""Milliseconds in which an ordinary request is answered."""
+_DEADLINE: Schema = {
+    "name": HEADER,
+    "in": "header",
+    "schema": {"type": "integer", "minimum": 1000, "maximum": 10**DIGITS - 1},
+    "description": "milliseconds the request may take; the server has a cap; fewer than 1000 are "
+    "taken, too, but are soon over (504)",
+}
 
 _IF_NONE_MATCH: Schema = {
     "name": "If-None-Match",
@@ -183,19 +188,8 @@ def image_document(kind: type[BaseModel]) -> dict[str, Any]:
         shown = {"description": "the picture to look for", "examples": ["@part.png"]}
         form = _form(text | {"template": _BINARY["schema"] | shown}) | {"required": ["template"]}
         content = {"multipart/form-data": {"schema": form}}
-    hasty = f"; fewer than {LEAST_DEADLINE} are taken, too, but are soon over (504)"
-    parameters = [*_in_query(text), _deadline(hasty), _IF_NONE_MATCH]
+    parameters = [*_in_query(text), _DEADLINE, _IF_NONE_MATCH]
     return {"parameters": parameters, "requestBody": {"required": True, "content": content}}
-
-
-def _deadline(more: str = "") -> Schema:
-    """Return the description of the header with the deadline, with `more` text."""
-    return {
-        "name": HEADER,
-        "in": "header",
-        "schema": {"type": "integer", "minimum": LEAST_DEADLINE, "maximum": 10**DIGITS - 1},
-        "description": f"milliseconds the request may take; the server has a cap{more}",
-    }
 
 
 def job_parameters(query: type[BaseModel]) -> list[Schema]:
@@ -343,16 +337,7 @@ OBJECTS = _in_json({"type": "array", "items": _OBJECT}, "All models")
 OF_MODEL = _in_protocol({404: {"description": "There is no such model or version"}})
 
 INFERRED: Responses = OF_MODEL | {
-    **_in_protocol(
-        {
-            413: {"description": "The body, an image or the number of images is over its limit"},
-            415: {"description": "Not an image of a format that is read, or another Content-Type"},
-            422: {
-                "description": "An image cannot be decoded, and the output ERROR was not asked for"
-            },
-            504: {"description": "The deadline passed"},
-        }
-    ),
+    **_in_protocol({status: OF_IMAGES[status] for status in (413, 415, 422, 504)}),
     200: {
         "description": "The outputs; binary ones stand behind the JSON, in their order",
         "headers": {
@@ -377,6 +362,6 @@ def infer_document() -> dict[str, Any]:
     model = {"name": "model", "in": "path", "required": True, "schema": _TEXT}
     content = {"application/json": {"schema": _REQUEST}, "application/octet-stream": _BINARY}
     return {
-        "parameters": [model, size, _deadline()],
+        "parameters": [model, size, _DEADLINE],
         "requestBody": {"required": True, "content": content},
     }
