@@ -40,6 +40,13 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.decoders.pool.END_WITHIN", PATIENCE)
 
 
+@pytest.fixture(scope="module")
+async def shared() -> AsyncIterator[DecoderPool]:
+    """Return the pool of tests that end no process: to start a pool takes a third of a second."""
+    async with pool_of(replace(LIMITS, max_file=32 << 20)) as made:
+        yield made
+
+
 @pytest.fixture
 async def pool() -> AsyncIterator[DecoderPool]:
     """Return a pool of two processes, which is closed after the test."""
@@ -80,14 +87,18 @@ STORED = {"compress_level": 0, "exif": EXIF}
     ],
 )
 async def test_a_process_decodes_to_the_very_bytes_of_a_thread(
-    tmp_path: Path, format_: str, side: int, options: dict[str, object], on_disk: bool
+    shared: DecoderPool,
+    tmp_path: Path,
+    format_: str,
+    side: int,
+    options: dict[str, object],
+    on_disk: bool,
 ) -> None:
     data = drawn(format_, side, **options)
     expected = codec.decode(data, max_pixels=LIMITS.max_pixels)
     (tmp_path / "file").write_bytes(data)
-    async with pool_of(replace(LIMITS, max_file=32 << 20)) as pool:
-        with (tmp_path / "file").open("rb") as file:
-            found = await pool.decode(file.fileno() if on_disk else data, len(data))
+    with (tmp_path / "file").open("rb") as file:
+        found = await shared.decode(file.fileno() if on_disk else data, len(data))
     assert isinstance(found, codec.Decoded)
     assert np.array_equal(as_image(found.image).pixels, as_image(expected.image).pixels)
     about = expected.info, expected.copyright, expected.exif
@@ -97,38 +108,38 @@ async def test_a_process_decodes_to_the_very_bytes_of_a_thread(
 
 @pytest.mark.parametrize("name", ["iphone.heic", "samsung.heic", "canon.hif", "alpha.heic"])
 async def test_a_process_decodes_a_heif_without_a_thread_of_the_codec(
-    pool: DecoderPool, name: str
+    shared: DecoderPool, name: str
 ) -> None:
     data = (HEIF / name).read_bytes()
     expected = as_image(codec.decode(data, max_pixels=LIMITS.max_pixels).image)
-    assert np.array_equal(await pixels(pool, data), expected.pixels)
-    assert not pool.ended
+    assert np.array_equal(await pixels(shared, data), expected.pixels)
+    assert not shared.ended
 
 
 async def test_an_image_that_is_not_wanted_after_its_header_is_not_decoded(
-    pool: DecoderPool,
+    shared: DecoderPool,
 ) -> None:
     data = drawn(side=40)
-    found = await pool.decode(data, len(data), NONE)
+    found = await shared.decode(data, len(data), NONE)
     assert isinstance(found, Seen)
     assert (found.info.height, found.info.width) == (40, 40)
     assert found.cost > 0
     assert found.memory == codec.decode_memory(found.info, len(data))
-    assert (await pixels(pool, data)).shape == (40, 40, 3)
-    assert not pool.ended
+    assert (await pixels(shared, data)).shape == (40, 40, 3)
+    assert not shared.ended
 
 
 @pytest.mark.parametrize("wanted", [*Wanted][2:])
 async def test_a_process_describes_a_file_as_a_thread_does(
-    pool: DecoderPool, wanted: Wanted
+    shared: DecoderPool, wanted: Wanted
 ) -> None:
     data, header = drawn("JPEG", icc_profile=b"no profile"), wanted is Wanted.DESCRIPTION
     parts = {} if header else {wanted.value: True}
     expected = codec.open_file(data, max_pixels=LIMITS.max_pixels).describe(**parts)
-    assert await pool.decode(data, len(data), wanted=wanted) == expected
-    found = await pool.decode(data, len(data), NONE, wanted)
+    assert await shared.decode(data, len(data), wanted=wanted) == expected
+    found = await shared.decode(data, len(data), NONE, wanted)
     assert isinstance(found, codec.Description if header else Seen)  # the others need the pixels
-    assert not pool.ended
+    assert not shared.ended
 
 
 @pytest.mark.parametrize(
@@ -140,14 +151,14 @@ async def test_a_process_describes_a_file_as_a_thread_does(
     ],
 )
 async def test_errors_of_the_file_cross_over_as_they_are(
-    pool: DecoderPool, data: bytes, error: type[ServiceError]
+    shared: DecoderPool, data: bytes, error: type[ServiceError]
 ) -> None:
     with pytest.raises(error) as expected:
         codec.decode(data, max_pixels=LIMITS.max_pixels)
     with pytest.raises(error) as found:
-        await pixels(pool, data)
+        await pixels(shared, data)
     assert found.value.detail == expected.value.detail
-    assert not pool.ended
+    assert not shared.ended
 
 
 async def test_an_image_over_its_cpu_time_is_killed_and_its_neighbour_is_answered() -> None:
@@ -237,12 +248,12 @@ async def encoded(
 
 @pytest.mark.parametrize(("height", "level"), [(50, 9), (3000, 0)])
 async def test_a_process_encodes_to_the_very_bytes_of_a_thread(
-    pool: DecoderPool, height: int, level: int
+    shared: DecoderPool, height: int, level: int
 ) -> None:
     image = np.random.default_rng(1).integers(0, 256, (height, 1000, 3), np.uint8)
     encoding = codec.Encoding(png_level=level)
     expected = codec.encode(Image(image), codec.ImageFormat.PNG, encoding, copyright="us")
-    assert await encoded(pool, image, encoding) == expected
+    assert await encoded(shared, image, encoding) == expected
 
 
 async def test_encoding_over_its_cpu_time_is_ended(pool: DecoderPool) -> None:
