@@ -5,17 +5,14 @@ Arguments are files, folders, archives, patterns, URLs, addresses in buckets, an
 
 import glob
 import os
-import shutil
-import stat
+import re
 import sys
 import tempfile
-import weakref
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 from app.archives.reading import SUFFIXES, Archive, ArchiveLimits, Member, open_archive, unpacked
 from app.bulk import contents
@@ -30,17 +27,14 @@ from models.settings import Settings
 MOST = 32 << 20
 """Bytes of the largest member whose content is looked at because its name does not tell."""
 
-PIECE = 1 << 16
-"""Bytes of a list that are read at a time."""
-
 
 class Sources:
     """Files, URLs, standard input, and the images of folders, archives, patterns and lists.
 
     They come in the order of `names`, then of `lists`; a folder stands for its images in the order
     of `walk`, an archive for the images in it. A name that is no file but matches files as a
-    pattern stands for them. Each iteration begins anew and searches again, so names are never in
-    memory together. `results` is a folder that is not searched.
+    pattern stands for them. Each iteration begins anew and searches again, so the names of folders
+    are never in memory together. `results` is a folder that is not searched.
     """
 
     def __init__(
@@ -189,46 +183,25 @@ def allowed(settings: Settings, names: Sequence[str]) -> Settings:
 class SourceList:
     """The entries of a list that are not empty; several iterations may be under way.
 
-    A list on standard input, or in a pipe, is copied to a temporary file first, so that its length
-    does not matter; the file has no name, and so a process that is killed leaves none. `separator`
-    is a newline or a NUL byte. WrongUsage if the list cannot be read.
+    The list is read once, as bytes, because standard input and pipes can be read only once.
+    `separator` is a newline or a NUL byte. WrongUsage if the list cannot be read.
     """
 
     def __init__(self, file: str, separator: bytes = b"\n") -> None:
-        self._file = file
-        self._copied: BinaryIO | None = None
-        self._separator = separator
         is_input = file == STANDARD_INPUT
         self.name = "standard input" if is_input else file
         try:
-            with nullcontext(sys.stdin.buffer) if is_input else open(file, "rb") as opened:
-                if is_input or not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                    self._copied = tempfile.TemporaryFile()  # noqa: SIM115 (closed with this object)
-                    weakref.finalize(self, self._copied.close)
-                    shutil.copyfileobj(opened, self._copied)
-                    self._copied.flush()
+            content = sys.stdin.buffer.read() if is_input else Path(file).read_bytes()
         except OSError as error:
             raise WrongUsage(f"--from: {file}: {error.strerror}") from None
+        self._content, self._separator = content.removeprefix(BOM_UTF8), separator
 
     def __iter__(self) -> Iterator[str]:
-        try:
-            copy = self._copied
-            with nullcontext(copy) if copy is not None else open(self._file, "rb") as file:
-                rest = os.pread(file.fileno(), len(BOM_UTF8), 0).removeprefix(BOM_UTF8)
-                position = len(BOM_UTF8)
-                while piece := os.pread(file.fileno(), PIECE, position):
-                    position += len(piece)
-                    *whole, rest = (rest + piece).split(self._separator)
-                    yield from filter(None, map(self._entry, whole))
-                yield from filter(None, map(self._entry, rest.split(self._separator)))
-        except OSError as error:
-            raise WrongUsage(f"--from: {self._file}: {error.strerror}") from None
-
-    def _entry(self, raw: bytes) -> str:
-        if self._separator == b"\n":
-            raw = raw.rstrip(b"\r")
-            return os.fsdecode(raw) if raw.strip() else ""
-        return os.fsdecode(raw)
+        are_lines = self._separator == b"\n"
+        for found in re.finditer(b"[^%b]+" % self._separator, self._content):
+            entry = found[0].rstrip(b"\r") if are_lines else found[0]
+            if entry.strip() or not are_lines:
+                yield os.fsdecode(entry)
 
 
 def _opened(path: Path, stack: ExitStack) -> tuple[Archive, BadArchive | None]:
