@@ -116,6 +116,10 @@ def write_lines(table: Path, lines: Path, vector: VectorColumn | None) -> None:
         ) from None
 
 
+ROWS = 1024
+"""Rows of a table that are in memory at a time: a number of a vector takes 32 bytes there."""
+
+
 def _of_parquet(table: Path) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet as pq  # an extra
 
@@ -164,17 +168,17 @@ def _no_formula(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
-ROWS, VALUES = 8192, 1 << 20
-"""Most rows of a row group, and values of their vectors: a Python number takes 32 bytes."""
+BLOCK = 8 << 20
+"""Bytes of JSON Lines that become a row group: PyArrow's threads hold a few of them in memory."""
 
 
 def write_parquet(lines: Path, path: Path, vector: VectorColumn | None) -> None:
     """Write records with PyArrow, with the columns that docs/bulk.md describes.
 
-    A vector is a list of float32, or text if it is base64. Memory holds a single
-    row group.
+    A vector is a list of float32, or text if it is base64.
     """
     import pyarrow as pa  # an extra
+    import pyarrow.json as pj
     import pyarrow.parquet as pq
 
     text = pa.string()
@@ -185,21 +189,10 @@ def write_parquet(lines: Path, path: Path, vector: VectorColumn | None) -> None:
         found = (vector.name, text if vector.as_base64 else pa.list_(pa.float32()))
     own = [("index", pa.int64()), ("source", text), ("status", text)]
     schema = pa.schema([*own, found, ("error", error), ("warning", text)])
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for rows in _groups(records_of(lines), vector):
-            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-
-
-def _groups(
-    records: Iterator[dict[str, Any]], vector: VectorColumn | None
-) -> Iterator[list[dict[str, Any]]]:
-    rows: list[dict[str, Any]] = []
-    values = 0
-    for record in records:
-        rows.append(record)
-        values += len(record.get(vector.name, ())) if vector else 0
-        if len(rows) >= ROWS or values >= VALUES:
-            yield rows
-            rows, values = [], 0
-    if rows:
-        yield rows
+    form = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    with (
+        pj.open_json(lines, pj.ReadOptions(block_size=BLOCK), form) as batches,
+        pq.ParquetWriter(path, schema, compression="zstd") as writer,
+    ):
+        for batch in batches:
+            writer.write_batch(batch)

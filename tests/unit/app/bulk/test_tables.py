@@ -95,7 +95,7 @@ def test_a_parquet_file_has_a_row_for_each_image(tmp_path: Path) -> None:
 
 
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "VALUES", 4)
+    monkeypatch.setattr(tables, "BLOCK", 160)
     record = {"index": 0, "source": "a.jpg", "status": "ok", "embedding": [0.5, -1.0]}
     path = converted(tmp_path, "out.parquet", *[record] * 5, vector=EMBEDDING)
     file = pq.ParquetFile(path)
