@@ -2,9 +2,8 @@
 
 Records are appended as JSON Lines to a partial file beside the target. When all are there, the
 target is made of them, so no reader sees half of them. A line that was cut off is removed before
-work goes on. Small files name the makers of the records: `.network` beside the partial file and
-`.origin.json` beside the target, so records of two networks, or of two sets of options, are never
-mixed.
+work goes on. A small file `.origin.json` beside the partial file, and beside the target, names the
+makers of the records, so records of two networks, or of two sets of options, are never mixed.
 """
 
 import errno
@@ -16,6 +15,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -65,7 +65,7 @@ class Journal:
             raise WrongUsage(f"--out: there is no folder {path.parent}; make it first")
         self._path, self._replaces = path, replaces
         self.partial = partial_of(path, options)
-        self._network = self.partial.with_suffix(".network")
+        self._origin = Origin(self.partial, {}, "--out")
         self._synced = time.monotonic()
         if not self.partial.exists():
             check()
@@ -88,7 +88,7 @@ class Journal:
     ) -> None:
         if isinstance(error, WrongUsage) and not self.done:
             self.partial.unlink(missing_ok=True)
-            self._network.unlink(missing_ok=True)
+            self._origin.remove()
         self._file.close()
 
     def begin(self, network: Mapping[str, object]) -> None:
@@ -97,27 +97,15 @@ class Journal:
         It is called before the first record of a run. WrongUsage if another network, weights
         or labels made the records that are there already.
         """
-        try:
-            if not self.done:
-                atomic_file.write(self._network, json.dumps(network).encode(), replace=True)
-                atomic_file.sync_folder(self._network.parent)
-                return
-        except OSError as error:
-            raise CannotWrite.of(self._network, error) from None
-        if differences := [*_differences(self.network, network)]:
-            raise WrongUsage(
-                f"--out: {self.partial} is of another network than is loaded now: "
-                f"{', '.join(differences)}; make the earlier one available again, or remove the "
-                "file to begin anew"
-            )
+        if self.done:
+            self._origin.check_network(network)
+        else:
+            self._origin.keep(network)
 
     @property
     def network(self) -> Mapping[str, object]:
         """Return the network that made the records; empty if none did."""
-        try:
-            return _parsed(self._network.read_bytes())
-        except OSError:
-            return {}
+        return self._origin.network
 
     def add(self, records: bytes, failed: int, count: int = 1) -> None:
         """Append records, lines of JSON; `failed` of them are errors."""
@@ -144,7 +132,7 @@ class Journal:
             else:
                 atomic_file.publish(self.partial, self._path)
             self.partial.unlink(missing_ok=True)  # or the other name of the same file
-            self._network.unlink(missing_ok=True)
+            self._origin.remove()
             atomic_file.sync_folder(self._path.parent)
         except FileExistsError:
             raise CannotWrite(
@@ -178,29 +166,32 @@ class Journal:
 
 
 class Origin:
-    """The file about `finished`; results depend on the `options` of this command.
+    """The file about `records`, which depend on the `options` of this command.
 
     Messages begin with the `flag` of the command that is refused.
     """
 
-    def __init__(
-        self, finished: Path, options: Mapping[str, object], flag: str = "--retry-failed"
-    ) -> None:
-        self._finished, self._flag = finished, flag
+    def __init__(self, records: Path, options: Mapping[str, object], flag: str) -> None:
+        self._records, self._flag = records, flag
         self._options = json.loads(json.dumps(options, default=str))
-        path = finished.resolve()
+        path = records.resolve()
         self._path = path.with_name(f"{path.name}.origin.json")
 
     @property
     def is_known(self) -> bool:
-        """Return whether there is a file about the finished file."""
+        """Return whether there is a file about the records."""
         return self._path.exists()
+
+    @property
+    def network(self) -> Mapping[str, object]:
+        """Return the network that made the records; empty if it is not known."""
+        return self._read()["network"] if self.is_known else {}
 
     def check_options(self) -> None:
         """Raise WrongUsage if the first run had different options, or if it is not known."""
         if differences := [*_differences(self._read()["options"], self._options)]:
             raise WrongUsage(
-                f"{self._flag}: {self._finished} was made with other options: "
+                f"{self._flag}: {self._records} was made with other options: "
                 f"{', '.join(differences)}; use the earlier ones, or --force to begin anew"
             )
 
@@ -208,19 +199,23 @@ class Origin:
         """Raise WrongUsage if another network, weights or labels made the rest."""
         if differences := [*_differences(self._read()["network"], network)]:
             raise WrongUsage(
-                f"{self._flag}: another network made {self._finished} than is loaded now: "
-                f"{', '.join(differences)}; make the earlier one available again, or classify all "
-                "images anew into another file"
+                f"{self._flag}: another network made {self._records} than is loaded now: "
+                f"{', '.join(differences)}; make the earlier one available again, or remove the "
+                "file to begin anew"
             )
 
     def keep(self, network: Mapping[str, object]) -> None:
         """Write the file about a run that has ended; without a network the known network stays."""
         try:
-            known = network or (self._read()["network"] if self.is_known else {})
-            text = json.dumps({"options": self._options, "network": dict(known)}) + "\n"
-            atomic_file.write(self._path, text.encode(), replace=True)
+            known = {"options": self._options, "network": dict(network or self.network)}
+            atomic_file.write(self._path, json.dumps(known).encode() + b"\n", replace=True)
+            atomic_file.sync_folder(self._path.parent)
         except OSError as error:
             raise CannotWrite.of(self._path, error) from None
+
+    def remove(self) -> None:
+        """Remove the file, if it is there."""
+        self._path.unlink(missing_ok=True)
 
     def _read(self) -> Mapping[str, Mapping[str, object]]:
         try:
@@ -229,7 +224,7 @@ class Origin:
         except (OSError, ValueError, KeyError, TypeError):
             raise WrongUsage(
                 f"{self._flag}: {self._path} is missing or cannot be read, so it is not known "
-                f"what made {self._finished}; run the command for all images into another file"
+                f"what made {self._records}; run the command for all images into another file"
             ) from None
 
 
@@ -359,8 +354,10 @@ def _records(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
         return
     with file.open("rb") as lines:
         for line in lines:
-            record = _parsed(line) if line.endswith(b"\n") else {}
-            if "source" not in record:
+            record: object = None
+            with suppress(ValueError):
+                record = msgspec.json.decode(line)
+            if not isinstance(record, dict) or "source" not in record or line[-1:] != b"\n":
                 return
             yield line, record
 
@@ -392,11 +389,3 @@ def _regular(path: Path) -> Path:
         return path.resolve()
     except (OSError, RuntimeError) as error:  # RuntimeError: links that point at each other
         raise CannotWrite.of(path, error) from None
-
-
-def _parsed(line: bytes) -> dict[str, Any]:
-    try:
-        record = msgspec.json.decode(line)
-    except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}
