@@ -4,7 +4,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -29,22 +29,23 @@ def write(path: Path, data: bytes, *, replace: bool) -> None:
         with open(os.open(path, os.O_WRONLY | os.O_CLOEXEC), "wb") as stream:
             stream.write(data)
         return
-    with unfinished(path, replace=replace) as temporary, temporary.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    with unfinished(path, replace=replace) as temporary:
+        temporary.write_bytes(data)
 
 
 @contextmanager
 def unfinished(path: Path, *, replace: bool) -> Iterator[Path]:
     """Yield a name beside `path` to write to; the file becomes `path` when the block ends well.
 
-    If the block ends in another way, Ctrl-C included, the file is removed.
+    Its content is on the disk then. If the block ends in another way, Ctrl-C included, the file is
+    removed.
     """
     target = path.resolve()
     temporary = target.with_name(f".darkroom-{secrets.token_hex(8)}.tmp")
     try:
         yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
         if replace:
             os.replace(temporary, target)
         else:
@@ -52,27 +53,6 @@ def unfinished(path: Path, *, replace: bool) -> Iterator[Path]:
     finally:
         with suppress(FileNotFoundError):
             temporary.unlink()
-
-
-def convert(source: Path, path: Path, write: Callable[[Path, Path], None], replace: bool) -> None:
-    """Make `path` of the file `source` by `write`; it appears whole, with its content on disk.
-
-    Raises as `write` of this module does.
-    """
-    with unfinished(path, replace=replace) as temporary:
-        write(source, temporary)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-
-
-def check_writable(folder: Path) -> None:
-    """Make and remove a file in `folder`; raises OSError where that is impossible."""
-    probe = folder / f".darkroom-{secrets.token_hex(8)}.tmp"
-    try:
-        probe.open("xb").close()
-    finally:
-        with suppress(OSError):
-            probe.unlink()
 
 
 def is_stream(path: Path) -> bool:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path, PurePath, PurePosixPath
+from tempfile import TemporaryFile
 from zipfile import ZipFile, ZipInfo
 
 from app.bulk import atomic_file, contents
@@ -215,8 +216,9 @@ def _exists(file: Path) -> str:
 
 
 def _check_writable(folder: Path) -> None:
+    """Raise CannotWrite where no file can be made in a folder."""
     try:
-        atomic_file.check_writable(folder)
+        TemporaryFile(dir=folder).close()
     except OSError as error:
         raise CannotWrite.of(folder, error) from None
 

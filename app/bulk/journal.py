@@ -126,7 +126,8 @@ class Journal:
         try:
             os.fsync(self._file.fileno())
             if convert is not None:
-                atomic_file.convert(self.partial, self._path, convert, self._replaces)
+                with atomic_file.unfinished(self._path, replace=self._replaces) as temporary:
+                    convert(self.partial, temporary)
             elif self._replaces:
                 os.replace(self.partial, self._path)
             else:
@@ -145,7 +146,6 @@ class Journal:
 
     def _locked(self) -> BinaryIO:
         """Open the partial file for this process alone."""
-        atomic_file.check_writable(self.partial.parent)
         if self.partial.exists() and self._path.exists() and self.partial.samefile(self._path):
             self.partial.unlink()  # a finished file: its process was killed before this step
         file = open(self.partial, "a+b", buffering=0)  # noqa: SIM115 (closed by `__exit__`)

@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Awaitable
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TypeVar
 
 JOBS, MANIFEST, ARCHIVE = "jobs", "manifest.jsonl", "archive"
@@ -45,9 +46,7 @@ class DataFolder:
             except PermissionError as error:
                 text = "others may use %s, which only this server should: %s"
                 log.warning(text, self.root, error.strerror)
-            probe = self._jobs / f".probe-{os.getpid()}"
-            probe.write_bytes(b"")
-            probe.unlink()
+            TemporaryFile(dir=self._jobs).close()
             for each in (self._jobs, self.root):
                 sync_path(each)
         except OSError as error:

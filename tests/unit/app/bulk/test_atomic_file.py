@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.bulk.atomic_file import check_writable, unfinished, write
+from app.bulk.atomic_file import unfinished, write
 
 
 def names(folder: Path) -> list[str]:
@@ -95,10 +95,3 @@ def test_a_file_system_without_links_gets_whole_files_and_replaces_nothing(
         write(tmp_path / "a.png", b"second", replace=False)
     assert (tmp_path / "a.png").read_bytes() == b"first"
     assert names(tmp_path) == ["a.png"]
-
-
-def test_a_folder_that_can_be_written_to_is_left_as_it_was(tmp_path: Path) -> None:
-    check_writable(tmp_path)
-    assert names(tmp_path) == []
-    with pytest.raises(OSError, match="No such file"):
-        check_writable(tmp_path / "none")

@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_written_is_named_before_the_start(
 def test_a_place_that_cannot_be_written_to_is_named_before_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(atomic_file, "check_writable", failing(errno.EROFS))
+    monkeypatch.setattr(folder, "TemporaryFile", failing(errno.EROFS))
     with pytest.raises(CannotWrite, match=f"{tmp_path}: Read-only file system"):
         ResultFile(tmp_path / "c.png", False).check("a.jpg", as_source)
     with pytest.raises(CannotWrite, match=f"{tmp_path}: Read-only file system"):
