@@ -12,6 +12,11 @@ REMEDIES = {
 """What a user can do about errors of writing, by error number."""
 
 
+def exists(file: object) -> str:
+    """Return the words about a file that is not replaced."""
+    return f"{file} exists already; choose another name, or add --force to replace it"
+
+
 class WrongUsage(Exception):
     """The arguments can never work; the text names the argument and the remedy."""
 

@@ -17,10 +17,10 @@ from tempfile import TemporaryFile
 from zipfile import ZipFile, ZipInfo
 
 from app.bulk import atomic_file, contents
-from app.bulk.errors import CannotWrite, WrongUsage
+from app.bulk.errors import CannotWrite, WrongUsage, exists
 from app.bulk.journal import beside, unfinished
 from app.bulk.report import readable
-from app.bulk.walk import Choice, Source, Task, walk
+from app.bulk.walk import Choice, Source, walk
 from models.codec import ENCODABLE, ImageFormat
 from models.domain.errors import InvalidParameter
 
@@ -57,14 +57,7 @@ class ResultFile:
                 f"--output: {path.suffix} is no output format; use {written}, or --format"
             )
         try:
-            if path.exists():
-                if _inode(path) == _inode_of(source):
-                    raise WrongUsage(
-                        f"--output: {path} is one of the sources; choose another name, folder or "
-                        "--format"
-                    )
-                if not self.replaces:
-                    raise WrongUsage(f"--output: {_exists(path)}")
+            check_targets([str(path)], [source], replaces=self.replaces)
             folder = path.resolve().parent
             if not folder.is_dir():
                 raise WrongUsage(f"--output: there is no folder {folder}; make it first")
@@ -77,7 +70,7 @@ class ResultFile:
         try:
             atomic_file.write(self.path, data, replace=self.replaces)
         except FileExistsError:
-            raise CannotWrite(_exists(self.path)) from None
+            raise CannotWrite(exists(self.path)) from None
         except (OSError, RuntimeError) as error:
             raise CannotWrite.of(self.path, error) from None
         return str(self.path)
@@ -101,9 +94,7 @@ class ResultsFolder:
             file.parent.mkdir(parents=True, exist_ok=True)
             atomic_file.write(file, data, replace=self.replaces)
         except FileExistsError:
-            raise InvalidParameter(
-                f"{file} exists already; choose another folder, or add --force to replace it", []
-            ) from None
+            raise InvalidParameter(exists(file), []) from None
         except OSError as error:
             if error.errno in OF_ONE_NAME:
                 raise InvalidParameter(f"cannot write {file}: {error.strerror}", []) from None
@@ -137,28 +128,22 @@ class ResultsFolder:
             folder = folder.parent
         _check_writable(folder)
 
-    def check_targets(self, tasks: Iterable[Task], sources: Iterable[Source]) -> None:
-        """Raise WrongUsage if a result would replace a file.
 
-        With `replaces` only the sources are protected. The names of the sources promise these
-        targets; further targets are checked when they are written.
-        """
-        existing = set()
-        for task in tasks:
-            if (known := _inode(Path(task.target))) is None:
-                continue
-            if not self.replaces:
-                raise WrongUsage(
-                    f"--output: {task.target} exists already; choose another folder, or add "
-                    "--force to replace it"
-                )
-            existing.add(known)
-        for source in sources if existing else ():
-            if source.load is None and _inode_of(source.name) in existing:
-                raise WrongUsage(
-                    f"--output: a result would replace the source {source.name}; "
-                    "choose another folder"
-                )
+def check_targets(targets: Iterable[str], sources: Iterable[str], *, replaces: bool) -> None:
+    """Raise WrongUsage if a result would replace a file.
+
+    With `replaces` only the sources are protected. The names of the sources promise these targets;
+    further targets are checked when they are written.
+    """
+    existing = {known: each for each in targets if (known := _inode(each)) is not None}
+    for source in sources if existing else ():
+        if not contents.is_fetched(source) and _inode(source) in existing:
+            raise WrongUsage(
+                f"--output: a result would replace the source {source}; choose another name, "
+                "folder or --format"
+            )
+    if existing and not replaces:
+        raise WrongUsage(f"--output: {exists(next(iter(existing.values())))}")
 
 
 class Places:
@@ -211,10 +196,6 @@ def _file(target: str, format_: ImageFormat) -> Path:
     return Path(target if target.lower().endswith(suffixes) else target + format_.extension)
 
 
-def _exists(file: Path) -> str:
-    return f"{file} exists already; choose another name, or add --force to replace it"
-
-
 def _check_writable(folder: Path) -> None:
     """Raise CannotWrite where no file can be made in a folder."""
     try:
@@ -223,13 +204,9 @@ def _check_writable(folder: Path) -> None:
         raise CannotWrite.of(folder, error) from None
 
 
-def _inode_of(source: str) -> tuple[int, int] | None:
-    return None if contents.is_fetched(source) else _inode(Path(source))
-
-
-def _inode(path: Path) -> tuple[int, int] | None:
+def _inode(path: str) -> tuple[int, int] | None:
     try:
-        status = path.stat()
+        status = os.stat(path)
     except (OSError, ValueError):
         return None
     return status.st_dev, status.st_ino
@@ -258,15 +235,8 @@ def collected(archive: Path) -> Path:
 
 def check_zip(archive: Path, roots: Iterable[str], *, replaces: bool) -> None:
     """Raise WrongUsage if a new command may not write the archive."""
-    if archive.exists() and any(os.path.exists(r) and archive.samefile(r) for r in roots):
-        raise WrongUsage(f"--output: {archive} is one of the sources; choose another name")
-    if archive.exists() and not replaces:
-        raise WrongUsage(
-            f"--output: {archive} exists already; choose another name, or add --force to replace it"
-        )
+    check_targets([str(archive)], roots, replaces=replaces)
     folder = collected(archive)
-    if not unfinished(beside(archive)) and _is_packed(archive):
-        discard(archive)  # the command that made the archive was stopped at its last step
     if folder.exists() and unfinished(beside(archive)):
         raise WrongUsage(
             f"--output: {folder} has results of a command with other arguments that has not ended; "
@@ -287,11 +257,12 @@ def pack(archive: Path, *, replaces: bool) -> None:
     an earlier try, and is left as it is. Another archive is replaced only if `replaces`.
     """
     folder, target = collected(archive), archive.resolve()
+    packed = folder / PACKING
     try:
         folder.mkdir(parents=True, exist_ok=True)  # it is missing if no image has a result
-        if not _is_packed(archive):
-            _make(folder, folder / PACKING)
-            (os.replace if replaces else atomic_file.publish)(folder / PACKING, target)
+        if not (packed.exists() and target.exists() and packed.samefile(target)):
+            _make(folder, packed)
+            (os.replace if replaces else atomic_file.publish)(packed, target)
         atomic_file.sync_folder(target.parent)
     except FileExistsError:
         raise CannotWrite(
@@ -299,19 +270,13 @@ def pack(archive: Path, *, replaces: bool) -> None:
             "same command with --force"
         ) from None
     except OSError as error:
-        (folder / PACKING).unlink(missing_ok=True)  # a full disk needs its space
+        packed.unlink(missing_ok=True)  # a full disk needs its space
         raise CannotWrite(f"{archive}: {error.strerror}; the same command goes on") from None
 
 
 def discard(archive: Path) -> None:
     """Remove the folder of the collected results."""
     shutil.rmtree(collected(archive), ignore_errors=True)
-
-
-def _is_packed(archive: Path) -> bool:
-    """Return whether the archive is that of the collected results."""
-    packed = collected(archive) / PACKING
-    return packed.exists() and archive.exists() and packed.samefile(archive)
 
 
 def _make(folder: Path, temporary: Path) -> None:

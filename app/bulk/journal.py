@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, Self
 import msgspec
 
 from app.bulk import atomic_file
-from app.bulk.errors import CannotWrite, WrongUsage
+from app.bulk.errors import CannotWrite, WrongUsage, exists
 from app.bulk.report import readable
 from app.system.terminal import printable
 
@@ -60,7 +60,7 @@ class Journal:
     ) -> None:
         path = _regular(path)
         if not replaces and path.exists():
-            raise WrongUsage(f"--out: {path} exists already; add --force to replace it")
+            raise WrongUsage(f"--out: {exists(path)}")
         if not path.parent.is_dir():
             raise WrongUsage(f"--out: there is no folder {path.parent}; make it first")
         self._path, self._replaces = path, replaces

@@ -133,7 +133,8 @@ def run(
             raise WrongUsage(f"--output: {output} is no folder, and there are {len(files)} files")
         version = _version(filters, encoding, encoding["format"])
         folder.check(files)
-        folder.check_targets(_tasks(sources, path, version), sources)
+        targets = (each.target for each in _tasks(sources, path, version))
+        results.check_targets(targets, (each.name for each in sources), replaces=force)
         work = Filtering(version, folder.write, timing=True)
     else:
         version = _version(filters, encoding, encoding["format"] or format_named(path))
@@ -214,7 +215,10 @@ def _mirrored(
         elif retry:
             records.check_ended(file)
         else:
-            checked.check_targets(tasks(), sources)
+            targets = (each.target for each in tasks())
+            results.check_targets(
+                targets, (each.name for each in sources), replaces=checked.replaces
+            )
 
     # Results that a run may have written after its last record are there, and are written again.
     checked = ResultsFolder(path, force or resumed or grows)

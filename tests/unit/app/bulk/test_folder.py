@@ -2,15 +2,14 @@
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from app.bulk import atomic_file, folder, journal
 from app.bulk.errors import CannotWrite, WrongUsage
-from app.bulk.folder import Places, ResultFile, ResultsFolder
-from app.bulk.walk import Source, Task
+from app.bulk.folder import Places, ResultFile, ResultsFolder, check_targets
 from models.codec import ENCODABLE, ImageFormat
 from models.domain.errors import InvalidParameter
 
@@ -71,35 +70,26 @@ def test_a_folder_of_sources_cannot_be_that_of_results(tmp_path: Path) -> None:
         ResultsFolder(tmp_path / "file", replaces=True).check([])
 
 
-def tasks(root: Path, *pairs: tuple[Source, str]) -> Iterator[Task]:
-    return (Task(0, source, str(root / target)) for source, target in pairs)
-
-
 def test_existing_results_are_refused_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "b.jpg").touch()
-    sources = [Source("in/a.jpg", "a.jpg"), Source("in/b.jpg", "b.jpg")]
-    results = ResultsFolder(tmp_path, replaces=False)
+    sources, targets = ["in/a.jpg", "in/b.jpg"], [f"{tmp_path}/a.jpg", f"{tmp_path}/b.jpg"]
     with pytest.raises(WrongUsage, match=r"b\.jpg exists already"):
-        results.check_targets(
-            tasks(tmp_path, (sources[0], "a.jpg"), (sources[1], "b.jpg")), sources
-        )
-    results.check_targets(tasks(tmp_path, (sources[0], "a.jpg")), sources[:1])
+        check_targets(targets, sources, replaces=False)
+    check_targets(targets[:1], sources[:1], replaces=False)
 
 
 def test_force_never_replaces_a_source(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").touch()
-    sources = [Source(f"{tmp_path}/a.png", "a.png"), Source(f"{tmp_path}/a.jpg", "a.jpg")]
-    results = ResultsFolder(tmp_path, replaces=True)
-    with pytest.raises(WrongUsage, match="would replace the source"):
-        results.check_targets(
-            tasks(tmp_path, (sources[0], "a.jpg"), (sources[1], "a.jpg.jpg")), sources
-        )
+    sources = [f"{tmp_path}/a.png", f"{tmp_path}/a.jpg"]
+    for replaces in (True, False):  # the message must not tell to add --force
+        with pytest.raises(WrongUsage, match="would replace the source"):
+            check_targets([f"{tmp_path}/a.jpg"], sources, replaces=replaces)
     (tmp_path / "c.jpg").touch()
-    results.check_targets(tasks(tmp_path, (sources[0], "c.jpg")), sources)
+    check_targets([f"{tmp_path}/c.jpg"], sources, replaces=True)
     (tmp_path / "link.jpg").symlink_to("a.jpg")
     for name in ("a.jpg", "link.jpg", "in/../a.jpg"):
         (tmp_path / "in").mkdir(exist_ok=True)
-        with pytest.raises(WrongUsage, match="one of the sources"):
+        with pytest.raises(WrongUsage, match="would replace the source"):
             ResultFile(tmp_path / name, True).check(f"{tmp_path}/a.jpg", as_source)
 
 
@@ -162,19 +152,6 @@ def test_names_of_results_mirror_folders_and_differ(
 
 def test_a_gif_keeps_its_suffix_where_all_its_frames_are_filtered() -> None:
     assert Places(Path("made"), None, animated=True).target("in/a.gif") == "made/in/a.gif"
-
-
-def test_what_a_command_left_at_its_last_step_is_removed(tmp_path: Path) -> None:
-    archive = tmp_path / "made.zip"
-    folder.collected(archive).mkdir()
-    (folder.collected(archive) / "a.jpg").write_bytes(b"a")
-    folder.pack(archive, replaces=False)
-    content = archive.read_bytes()  # killed here: its journal is gone, and the folder is not
-    with pytest.raises(WrongUsage, match="--force"):
-        folder.check_zip(archive, [], replaces=False)
-    folder.check_zip(archive, [], replaces=True)
-    assert [each.name for each in tmp_path.iterdir()] == ["made.zip"]
-    assert archive.read_bytes() == content
 
 
 @pytest.mark.parametrize(
