@@ -24,25 +24,32 @@ _WIDE = 45
 """Version of the format that a reader of ZIP64 must know."""
 
 
-class _Pipe:
-    """Destination of zipfile without a way back: `data` was written last, `position` is its end."""
+class Pipe:
+    """Destination of a file without a way back: `data` was written last, `position` is its end."""
+
+    closed = False
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.position = 0
 
     def write(self, data: bytes) -> int:
+        """Add bytes behind those that were written."""
         self.data += data
         self.position += len(data)
         return len(data)
 
     def tell(self) -> int:
+        """Return the number of all bytes that were written."""
         return self.position
 
     def flush(self) -> None:
-        pass
+        """Do nothing, as `close`: writers call both."""
+
+    close = flush
 
     def taken(self) -> bytes:
+        """Return the bytes that were written since the last call."""
         data, self.data = bytes(self.data), bytearray()
         return data
 
@@ -57,7 +64,7 @@ class ZipWriter:
     def __init__(self) -> None:
         # Closed by `close`, at the end of the block.
         self._directory = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115
-        self._pipe = _Pipe()
+        self._pipe = Pipe()
         self._count = 0
 
     def begin(self, name: str, size: int | None = None) -> bytes:

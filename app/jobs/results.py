@@ -6,7 +6,6 @@ meanwhile are read to their end.
 
 import asyncio
 import base64
-import io
 import logging
 import os
 import time
@@ -19,7 +18,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from app.archives.zip_writer import ZipWriter
+from app.archives.zip_writer import Pipe, ZipWriter
 from app.jobs.files import DataFolder
 from app.jobs.store import UNFINISHED, DatabaseFailed, Job, JobStore, ResultRun, State
 from models.domain.errors import Cancelled
@@ -308,29 +307,6 @@ ROWS, GROUP = 8192, 16 << 20
 """Rows, and bytes of records, of a row group of Parquet, unless it is one record."""
 
 
-class _Sink(io.RawIOBase):
-    """Holds written bytes until they are taken."""
-
-    def __init__(self) -> None:
-        self._held, self._at = bytearray(), 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def write(self, data: Any) -> int:
-        self._held += data
-        self._at += len(data)
-        return len(data)
-
-    def taken(self) -> bytes:
-        piece = bytes(self._held)
-        self._held.clear()
-        return piece
-
-
 async def results_parquet(records: Records) -> Pieces:
     """Yield a Parquet file of records, a row for each; a column without a value is null.
 
@@ -348,18 +324,18 @@ async def results_parquet(records: Records) -> Pieces:
     more = [("source", text), ("predictions", pa.list_(pa.struct(label))), ("logits", vector)]
     more += [("embedding", vector), ("versions", pa.list_(pa.struct(own)))]
     schema = pa.schema([*own, *more])
-    sink, rows, size = _Sink(), list[dict[str, Any]](), 0
-    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+    pipe, rows, size = Pipe(), list[dict[str, Any]](), 0
+    with pq.ParquetWriter(pa.PythonFile(pipe, "w"), schema, compression="zstd") as writer:
         async for lines in whole_lines(records):
             rows += await asyncio.to_thread(_rows, lines)
             size += len(lines)
             if len(rows) >= ROWS or size >= GROUP:
                 await asyncio.to_thread(writer.write_table, pa.Table.from_pylist(rows, schema))
-                yield sink.taken()
+                yield pipe.taken()
                 rows, size = [], 0
         if rows:
             await asyncio.to_thread(writer.write_table, pa.Table.from_pylist(rows, schema))
-    yield sink.taken()
+    yield pipe.taken()
 
 
 def _rows(text: bytes) -> list[dict[str, Any]]:
