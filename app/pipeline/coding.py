@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -42,6 +43,7 @@ from app.pipeline.outcomes import Timings
 from models import codec
 from models.api.schemas import InfoOptions
 from models.codec import Decoded, Description, Encoding, ImageFormat, ImageInfo, identify
+from models.codec.decode import NewProfile
 from models.domain.alarms import Timeout
 from models.domain.backend import Load
 from models.domain.errors import InvalidParameter
@@ -235,12 +237,13 @@ class ImageCodec:
         if not self.device_is_sooner(load):
             return None
 
-        def look() -> Decoded | None:
-            return codec.encoded(content.read(), max_pixels=self._max_pixels)
+        def look(*, prepare: bool = True) -> Decoded | None:
+            return codec.encoded(content.read(), max_pixels=self._max_pixels, prepare=prepare)
 
         with stages.measure("decode"):
             if content.size <= AT_ONCE and not content.on_disk:
-                return look()
+                with suppress(NewProfile):
+                    return look(prepare=False)
             return await self._threads.run(look)
 
     def device_is_sooner(self, load: Load) -> bool:

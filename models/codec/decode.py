@@ -6,6 +6,7 @@ be decoded. A file is whole if its pixels are: decoders fill up missing pixels, 
 warning at most.
 """
 
+from collections import deque
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -241,7 +242,15 @@ def plain_header(data: bytes, found: BaselineJpeg, max_pixels: int) -> Header:
     return Header(info, None, None, None)
 
 
-def encoded(data: bytes, *, max_pixels: int) -> Decoded | None:
+_PREPARED = deque[bytes](maxlen=16)
+"""Profiles of JPEGs that were left encoded: how to convert from them is cached."""
+
+
+class NewProfile(Exception):
+    """To prepare the conversion from a profile takes up to 20 ms, and was not asked for."""
+
+
+def encoded(data: bytes, *, max_pixels: int, prepare: bool = True) -> Decoded | None:
     """Return a baseline JPEG, whole and well formed; None for files that must be decoded here.
 
     All JPEGs with restart markers must be decoded here. Surplus bytes before a restart marker
@@ -249,18 +258,24 @@ def encoded(data: bytes, *, max_pixels: int) -> Decoded | None:
     from libjpeg-turbo's, and a check by decoding at an eighth of the size takes 71 % of the time of
     decoding. Of 196 photos 13 have restart markers.
 
-    Raises the errors of `read_header`.
+    Raises the errors of `read_header`, and without `prepare` NewProfile for a profile that none of
+    the last JPEGs had.
     """
     found = inspect(data)
     if found is None or found.restarts:
         return None
     info, profile, notice, exif, *_ = plain_header(data, found, max_pixels)
     if not info.fast_jpeg or (profile and not is_matrix_profile(profile)):
-        return None  # this runs on the event loop, and only such a profile is certain to be cheap
+        return None  # only such a profile is certain to be cheap
     grey, shaper = info.mode == "L", None
-    if profile and not is_srgb(profile, grey=grey):
-        shaper = None if grey else matrix_shaper(profile)
-        if shaper is None:
+    if profile:
+        if not prepare and profile not in _PREPARED:
+            raise NewProfile
+        as_srgb = is_srgb(profile, grey=grey)
+        shaper = None if as_srgb or grey else matrix_shaper(profile)
+        if profile not in _PREPARED:
+            _PREPARED.append(profile)
+        if shaper is None and not as_srgb:
             return None
     stream = np.frombuffer(data, np.uint8, found.length)
     jpeg = Jpeg(stream, info.height, info.width, info.orientation, found.subsampling, shaper)

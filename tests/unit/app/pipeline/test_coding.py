@@ -23,8 +23,12 @@ from app.pipeline.coding import (
     ImageCodec,
 )
 from app.pipeline.memory import to_filter
+from app.pipeline.outcomes import Timings
 from models.api.schemas import InfoOptions
 from models.codec import Decoded, Encoding, ImageFormat, ImageInfo
+from models.codec import encoded as left_encoded
+from models.codec.colour import cicp_profile
+from models.codec.decode import NewProfile
 from models.domain.backend import Load
 from models.domain.image import Image
 from tests.fake_decoders import MOST, Context, Pool, decode, decoder_of
@@ -225,6 +229,20 @@ def test_threads_decode_jpegs_only_if_decoding_limits_the_device_and_cores_are_i
     monkeypatch.setattr(decoder._idle, "share", lambda: idle)
     load = Load("gpu", queued, 0, 0.0, alive=True, takes_jpegs=takes, decoding=decoding)
     assert decoder.device_is_sooner(load) is sooner
+
+
+async def test_a_new_profile_of_a_jpeg_is_not_prepared_on_the_event_loop() -> None:
+    profile = cicp_profile(9, 5, grey=False)  # of no other test
+    data, load = (
+        encoded(drawing(), icc_profile=profile),
+        Load("gpu", 0, 0, 0.0, alive=True, takes_jpegs=True),
+    )
+    with pytest.raises(NewProfile):
+        left_encoded(data, max_pixels=MOST, prepare=False)
+    for _ in range(2):
+        found = await decoder_of(Pool()).encoded(Blob.of(data), Timings(), load)
+        assert found is not None
+        assert left_encoded(data, max_pixels=MOST, prepare=False) is not None
 
 
 SLOW = Encoding(png_level=6)
