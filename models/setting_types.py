@@ -19,6 +19,7 @@ from pydantic_settings import NoDecode
 from models.did_you_mean import hint
 from models.networks.folder import is_folder, spec_of
 from models.networks.registry import NETWORKS
+from models.networks.spec import EMBEDDING_SUFFIX
 
 Network = IPv4Network | IPv6Network
 
@@ -179,7 +180,8 @@ Networks = Annotated[tuple[Network, ...], NoDecode, BeforeValidator(split)]
 def checked_models(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return names and folders of networks, folders as absolute paths.
 
-    ValueError is raised where a network is unknown or repeated, or where a folder cannot be served.
+    ValueError is raised where a network is unknown or repeated, where it has the name of another
+    network's embedding, or where a folder cannot be served.
     """
     names = tuple(
         str(Path(os.path.abspath(os.path.expanduser(name)))) if is_folder(name) else name
@@ -187,11 +189,13 @@ def checked_models(names: tuple[str, ...]) -> tuple[str, ...]:
     )
     unknown = [name for name in names if not is_folder(name) and name not in NETWORKS]
     served = [] if unknown else [spec_of(name).name for name in names]
-    twice = [name for name in served if served.count(name) > 1]
+    models = [*served, *(name + EMBEDDING_SUFFIX for name in served)]  # of `/v2`
+    twice = [name for name in models if models.count(name) > 1]
     if unknown or twice or not names:
         problem = "each network once, at least one; "
         if twice:
-            problem = f"two networks are named {twice[0]}; {problem}"
+            both = f"two networks, or a network and an embedding, are named {twice[0]}"
+            problem = f"{both}; rename a folder, or name {problem}"
         if unknown:
             problem = f"there is no network {unknown[0]!r}; {hint(unknown[0], NETWORKS)}"
             if Path(unknown[0]).is_dir():

@@ -43,6 +43,7 @@ from models.domain.errors import (
     TooManyPixels,
 )
 from models.networks.served import ServedNetwork
+from models.networks.spec import EMBEDDING_SUFFIX
 from models.settings import Settings
 from workers.operations import Classify, FunctionToApply, NetworkOutput
 
@@ -51,9 +52,6 @@ HEADER = "Inference-Header-Content-Length"
 
 MOST_TEXT = 4 << 20
 """Largest JSON, in bytes, where tensors stand behind it."""
-
-EMBEDDING_SUFFIX = "_embedding"
-"""Ends the name of the model whose output is the embedding of a network."""
 
 VERSION_DIGITS = 12
 """Hexadecimal digits of the weights' SHA-256 that are the version of a model."""

@@ -13,6 +13,9 @@ from pathlib import Path
 
 from models.labels import LabelSet
 
+EMBEDDING_SUFFIX = "_embedding"
+"""Ends the name of the model of `/v2` whose output is the embedding of a network."""
+
 
 class Interpolation(IntEnum):
     """A filter of Pillow's resize; its value is the filter's radius in pixels of the result."""

@@ -116,8 +116,11 @@ def test_a_folder_without_configuration_and_a_bad_name_are_refused(
         with pytest.raises(ValueError, match="gives its name to the network: rename it"):
             of(networks=str(path.rename(path.with_name(name))))
         path.with_name(name).rename(path)
-    with pytest.raises(ValueError, match="two networks are named own; each network once"):
+    with pytest.raises(ValueError, match=r"are named own; .*name each network once"):
         of(networks=f"{path},resnet18,{path}/")
+    (embedding := path.with_name("own_embedding")).symlink_to(path)
+    with pytest.raises(ValueError, match="an embedding, are named own_embedding; rename a folder"):
+        of(networks=f"{path},{embedding}")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=r"no network 'own'.*is written \./own"):
         of(networks="own")
