@@ -1,8 +1,9 @@
-"""The memory that Python allocates while a test runs something."""
+"""The memory that Python allocates, or a process has, while a test runs something."""
 
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 @contextmanager
@@ -13,3 +14,16 @@ def traced() -> Iterator[Callable[[], int]]:
         yield lambda: tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+@contextmanager
+def resident() -> Iterator[Callable[[], int]]:
+    """Yield a function that returns by how many bytes the process has grown at most in a block."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew (proc(5))
+    before = _peak()
+    yield lambda: _peak() - before
+
+
+def _peak() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))

@@ -11,7 +11,7 @@ from app.intake.wanted import Parts, Version
 from models import codec
 from models.domain.errors import ServiceError, TooManyPixels, Unprocessable
 from models.settings import Settings
-from workers.filters.templates import TILE, TILE_BYTES
+from workers.filters.templates import LINE_BYTES, LONGEST, TILE, TILE_BYTES
 from workers.operations import FilterChain
 
 LEAST = 384 << 20
@@ -140,8 +140,10 @@ def to_process(
 
 def to_match(seen: Seen) -> int:
     """Return the bytes of an image with its luma, or of luma and scores, and of a tile."""
-    n, channels = seen.info.n_pixels, max(3, seen.info.most_channels)
-    return max(seen.memory, n * (channels + 2) + TILE_BYTES * min(n, TILE))
+    info = seen.info
+    tile = TILE_BYTES * min(info.n_pixels, TILE)
+    tile += LINE_BYTES * min(max(info.height, info.width), LONGEST)
+    return max(seen.memory, info.n_pixels * (max(3, info.most_channels) + 2) + tile)
 
 
 def frames_at_once(chain: FilterChain, shape: tuple[int, int, int], frames: int) -> tuple[int, int]:

@@ -23,6 +23,10 @@ six times the pixels of the template, a tile has at most three times as many pix
 TILE_BYTES = 30
 """Bytes for each pixel of a tile, in the sums and transforms of OpenCV: 21 to 29 were measured."""
 
+LONGEST, LINE_BYTES = 2 * MOST_PICTURE, 230
+"""Rows and columns of a tile at most, and further bytes for each of them: the transform of a line
+takes 30 to 217 bytes for each sample, which counts where a tile is hardly wider than a line."""
+
 DIGITS = 6
 """Decimal places of scores: float64 gives the same on all machines."""
 
@@ -73,8 +77,8 @@ def _scores(grey: Grey, template: Grey) -> NDArray[np.float32]:
     (height, width), (rows, columns) = template.shape, grey.shape
     centred = template - np.float32(round(float(template.mean())))
     scores = np.empty((rows - height + 1, columns - width + 1), np.float32)
-    across = min(columns, max(2 * width, TILE // (2 * height)))
-    down = TILE // across
+    across = min(columns, LONGEST, max(2 * width, TILE // (2 * height)))
+    down = min(LONGEST, TILE // across)
     ipp = cv2.ipp.useIPP()  # of this thread
     cv2.ipp.setUseIPP(False)
     try:

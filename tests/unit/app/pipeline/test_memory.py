@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import cast
 
+import numpy as np
 import pytest
 
 from app.admission import Admission, Limits
@@ -19,13 +20,18 @@ from app.pipeline.memory import (
     filtering,
     to_classify,
     to_filter,
+    to_match,
     to_process,
 )
 from models.codec import Encoding, ImageFormat, ImageInfo, encode_memory
+from models.domain.deadline import NEVER
 from models.domain.errors import Unprocessable
 from models.settings import Settings
+from tests.memory import resident
 from tests.server import PATIENCE
+from workers.filters.marks import MOST_PICTURE, picture_of
 from workers.filters.registry import FILTERS, parse_chain
+from workers.filters.templates import matches
 from workers.operations import Classify, FilterChain
 
 LARGE = 2 * SMALL
@@ -163,11 +169,6 @@ ODD = encode_memory((1999, 2999, 3), AVIF, Encoding())
         ({"name": "trim"}, JPEG, seen(), {}, SMALL),
         ({"name": "trim"}, AVIF, seen(height=2000, width=3000), {}, ODD),
     ],
-    ids=[
-        *("source_and_result", "decoding", "avif", "png", "png_of_shared_pixels", "alpha"),
-        *("palette", "filtered_by_a_gpu", "decoded_by_a_gpu", "refused"),
-        *("measured", "perhaps_odd"),
-    ],
 )
 def test_the_most_expensive_of_decoding_filtering_and_encoding_counts(
     op: Mapping[str, object],
@@ -191,6 +192,14 @@ def test_an_image_holds_what_the_filters_after_a_measurement_take(
     measured = parse_chain([{"name": "crop"}, {"name": after}])  # nothing is cut away
     needed = FilterChain(measured).memory(first.shape_after(shape), overwrite=True)
     assert needed <= held - shared * math.prod(shape)
+
+
+def test_a_search_of_a_narrow_picture_takes_no_more_than_its_estimate() -> None:
+    column = np.random.default_rng(1).integers(0, 256, (1_000_000, 1), np.uint8)
+    picture = picture_of(column[:MOST_PICTURE, :, None])
+    with resident() as peak:
+        assert matches(column, picture, 1, 0.9, NEVER)
+    assert peak() <= to_match(seen(height=len(column), width=1))
 
 
 def test_filters_that_need_more_than_is_allowed_are_refused_with_both_numbers() -> None:
