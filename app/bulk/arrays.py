@@ -166,7 +166,8 @@ def _read(source: Path) -> tuple[NDArray[Any], dict[int, Any]]:
             elif (turned := page.tags.valueof("Orientation", 1)) != 1:  # which OpenCV obeys in part
                 raise ValueError(f"compressed, with the orientation {turned}; save it upright")
             else:
-                array, _ = _decoded(source, page.imagewidth * page.imagelength)
+                sides = max(page.imagewidth, page.tilewidth), max(page.imagelength, page.tilelength)
+                array, _ = _decoded(source, math.prod(sides))
         else:
             array = _mapped(source, tiff, "r")
     except (OSError, ValueError, IndexError, cv2.error, Image.DecompressionBombError) as error:
