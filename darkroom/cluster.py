@@ -5,15 +5,18 @@ The classes are derived here because Ray's processes import a class from the mod
 
 from typing import Any
 
+from click import ClickException
+
 from darkroom.script import find_packages
 
 find_packages()
 
-from app.cluster import (  # noqa: E402 (its packages must be found before)
-    FrontEnd,
-    WorkerReplica,
-    application,
-)
+from models.plugins import PluginRefused  # noqa: E402 (its packages must be found before)
+
+try:
+    from app.cluster import FrontEnd, WorkerReplica, application
+except PluginRefused as error:  # Ray's command shows the message without a traceback
+    raise ClickException(str(error)) from None
 
 
 class FrontEnds(FrontEnd):

@@ -13,6 +13,7 @@ from PIL import Image
 from models.exit_codes import ExitCode
 from tests.documentation import ROOT, blocks
 from tests.pictures import drawing, encoded
+from tests.ray_cluster import ENVIRONMENT
 from tests.server import get, post, ran, serving
 
 EXAMPLE = ROOT / "tests/plugin_example"
@@ -59,6 +60,27 @@ def test_the_kernel_of_the_package_is_that_of_its_class(site: Path) -> None:
     ran(*command, folder=ROOT, environment={"PYTHONPATH": f"{site}:{ROOT}"})
 
 
+def package(folder: Path, text: str, cuda: str = "") -> Path:
+    """Make the package darkroom-night of one filter in a folder, and return the folder."""
+    (folder / "night.cu").write_text(cuda)
+    (folder / "night.py").write_text(
+        f"import numpy as np\nfrom darkroom.filters import *\n{text}\n"
+    )
+    about = folder / "darkroom_night-2.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Name: darkroom-night\nVersion: 2.0\n")
+    (about / "entry_points.txt").write_text("[darkroom.filters]\nnight = night:Night\n")
+    return folder
+
+
+def test_a_fault_of_a_package_ends_serve_run_with_a_message(tmp_path: Path) -> None:
+    command = Path(sys.executable).with_name("serve"), "run", "darkroom.cluster:build"
+    path = f"{package(tmp_path, '1 / 0')}:{ROOT}"
+    done = ran(*command, environment={**ENVIRONMENT, "PYTHONPATH": path}, code=1)
+    assert "Error: darkroom-night 2.0: night:Night cannot be imported" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "cuda", "fault"),
     [
@@ -77,15 +99,8 @@ def test_the_kernel_of_the_package_is_that_of_its_class(site: Path) -> None:
 def test_a_fault_of_a_package_ends_the_start(
     text: str, cuda: str, fault: str, site: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "night.cu").write_text(cuda)
-    (tmp_path / "night.py").write_text(
-        f"import numpy as np\nfrom darkroom.filters import *\n{text}\n"
-    )
-    about = tmp_path / "darkroom_night-2.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Name: darkroom-night\nVersion: 2.0\n")
-    (about / "entry_points.txt").write_text("[darkroom.filters]\nnight = night:Night\n")
-    path, command = f"{tmp_path}:{site}:{ROOT}", (sys.executable, "-m", "app.cli", "filters")
+    path = f"{package(tmp_path, text, cuda)}:{site}:{ROOT}"
+    command = sys.executable, "-m", "app.cli", "filters"
     done = ran(*command, environment={"PYTHONPATH": path}, code=ExitCode.WRONG_USAGE)
     whole = r"darkroom: darkroom-night 2\.0: .*; correct the package, or uninstall it\n"
     assert re.fullmatch(whole, done.stderr)
