@@ -5,13 +5,13 @@ and each member of an archive, has a spool of its own: large ones go to disk, an
 fails and counts as an upload does.
 """
 
+import re
 from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
-from email.message import Message
-from email.utils import collapse_rfc2231_value
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 from fastapi import Request
 from multipart import (
@@ -189,6 +189,11 @@ LONGEST_BOUNDARY = 256
 LONGEST_NAME = 1000
 """Largest number of characters of a file's name, which is part of its record."""
 
+_EXTENDED_NAME = re.compile(
+    r""";\s*filename\*\s*=\s*"?([^'";\s]+)'[^']*'([^";\s]*)""", re.IGNORECASE
+)
+"""The codec and the text of `filename*`."""
+
 FIELDS = 100
 """Largest number of parts of a form besides one for each image."""
 
@@ -298,27 +303,14 @@ def _utf8(text: str | None) -> str:
 def filename_of(head: MultipartSegment) -> str:
     """Return the name of a part's file, empty without one.
 
-    `filename*` (RFC 8187, RFC 2231) wins over `filename`, because it names its codec.
+    `filename*` (RFC 8187) wins over `filename`, because it names its codec.
     """
     name = _utf8(head.filename)
-    disposition = head.header("Content-Disposition", "")
-    if "*" in disposition:
-        name = _extended_name(disposition) or name
+    if extended := _EXTENDED_NAME.search(head.header("Content-Disposition", "")):
+        with suppress(LookupError):  # an unknown codec
+            name = unquote(extended[2], extended[1])
     # UTF-7 may hold half a surrogate pair, which no answer can hold.
     return name[:LONGEST_NAME].encode(errors="replace").decode()
-
-
-def _extended_name(disposition: str) -> str | None:
-    """Return the value of `filename*`, or of its parts `filename*0*` …; None without one."""
-    message = Message()
-    message["Content-Disposition"] = disposition
-    try:
-        given = message.get_params([], "Content-Disposition")
-        names = [value for key, value in given if key.lower() == "filename"]
-        # `email` appends the values that it decoded to the plain ones.
-        return collapse_rfc2231_value(names[-1]) if names else None
-    except (LookupError, TypeError, ValueError):
-        return None  # an unknown codec, or parts without an order
 
 
 def _text(name: str, head: MultipartSegment, content: Blob | ServiceError) -> str:
