@@ -307,18 +307,13 @@ class _ZipArchive(Archive):
         quoted = repr(name[:200])
         if info.flag_bits & _ENCRYPTED:
             raise BadArchive(f"{quoted} is encrypted; send it without a password")
-        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2):
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise BadArchive(
-                f"{quoted} is packed by method {info.compress_type}; stored (0), deflate (8) and "
-                "bzip2 (12) are read"
+                f"{quoted} is packed by method {info.compress_type}; stored (0) and deflate (8) "
+                "are read"
             )
         try:
-            with self._zip.open(info) as file:
-                if info.compress_type != zipfile.ZIP_BZIP2:
-                    data = file.read()
-                else:  # `zipfile` unpacks all that it reads of a bzip2 at once
-                    unpacking = cast(zipfile.ZipExtFile, file)
-                    data = b"".join(iter(lambda: unpacking.read1(4096), b""))
+            data = self._zip.read(info)
         except (
             zipfile.BadZipFile,
             zlib.error,

@@ -34,7 +34,7 @@ COMPRESSIONS: list[Callable[[bytes], bytes]] = [
     bz2.compress,
     lzma.compress,
 ]
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 compressed = pytest.mark.parametrize("pack", COMPRESSIONS, ids=["gzip", "bzip2", "xz"])
 
 
@@ -78,7 +78,7 @@ ALL = {**FILES, LONG: b"long"}
         *(tarred(ALL.items(), form) for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT)),
         *(pack(gnu(ALL)) for pack in COMPRESSIONS),
     ],
-    ids=["stored", "deflate", "bzip2", "pax", "gnu", "tar.gz", "tar.bz2", "tar.xz"],
+    ids=["stored", "deflate", "pax", "gnu", "tar.gz", "tar.bz2", "tar.xz"],
 )
 def test_members_are_read_in_their_order_with_long_names(data: bytes) -> None:
     assert contents(data) == [*ALL.items()]
@@ -145,10 +145,10 @@ def test_a_damaged_member_of_a_zip_harms_no_other(method: int) -> None:
     ("offset", "form", "value", "text"),
     [
         (8, "B", 1, "is encrypted; send it without a password"),
-        (10, "B", 14, r"packed by method 14; stored \(0\), deflate \(8\) and bzip2 \(12\) are re"),
+        (10, "B", 12, r"packed by method 12; stored \(0\) and deflate \(8\) are read"),
         (24, "<L", 3, "is damaged"),
     ],
-    ids=["encrypted", "lzma", "smaller"],
+    ids=["encrypted", "bzip2", "smaller"],
 )
 def test_a_member_that_cannot_be_read_says_why(
     offset: int, form: str, value: int, text: str
