@@ -228,17 +228,19 @@ class Processes(Collector):
         yield self._cpu_family(uses)
 
     def _cpu_family(self, uses: Mapping[str, Sequence[ProcessUse]]) -> Metric:
-        """Return the CPU time of each name, which never falls while this process lives.
+        """Return the CPU time of each name, which begins at 0 again with a new process.
 
         Decoders come and go: ended decoders are counted by their parent of the same name. A
-        worker that has ended is not: its time would fall to the supervisor at once.
+        decoder that ends during the walk is missing, but the sum does not fall for it: a scraper
+        would take a small fall for a new process that has used all of the rest already.
         """
         cpu = CounterMetricFamily("darkroom_process_cpu_seconds", "CPU time.", labels=["process"])
         for name, each in uses.items():
             found = sum(use.cpu for use in each)
             if name.startswith(_DECODERS_OF):
                 found += sum(use.cpu_of_ended for use in each)
-            self._cpu[name] = max(self._cpu[name], found)
+            last = self._cpu[name]
+            self._cpu[name] = last if found < last < 2 * found else found
             cpu.add_metric([name], self._cpu[name])
         return cpu
 

@@ -49,20 +49,24 @@ def test_members_and_decoders_are_named_by_what_they_do(monkeypatch: pytest.Monk
     assert next(scrapes(monkeypatch, alone, root=os.getpid())) == {"server": 1.0}
 
 
-def test_cpu_time_never_falls_when_processes_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_time_of_ended_decoders_stays_and_of_a_new_worker_begins_at_0(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     front_end = use(12, ROOT, [*MEMBER, "front end 0"], 3.0)
     before = [
         use(ROOT, 1, ["darkroom"], 1.0),
         use(11, ROOT, [*MEMBER, "worker"], 100.0),
         front_end,
         use(13, 12, DECODER, 4.0),
-        use(14, 13, DECODER, 5.0),
+        use(14, 13, DECODER, 3.0),
     ]
     after = [
         use(ROOT, 1, ["darkroom"], 1.0, ended=100.0),
         use(16, ROOT, [*MEMBER, "worker"], 2.0),
         front_end,
-        use(13, 12, DECODER, 4.0, ended=5.0),
+        use(13, 12, DECODER, 4.0, ended=3.0),
     ]
-    first, second = scrapes(monkeypatch, before, after)
-    assert second == first
+    during = [each for each in before if each.pid != 14]
+    first, missing, second = scrapes(monkeypatch, before, during, after)
+    assert missing == first
+    assert second == first | {"worker": 2.0}
