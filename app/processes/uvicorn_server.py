@@ -122,7 +122,6 @@ class Server(uvicorn.Server):
         limits = ConnectionLimits.of(
             settings, raise_limit() - (GRPC_CONNECTIONS if settings.grpc_port else 0)
         )
-        service.metrics.connection_limit.set(limits.connections)
         acceptors = self._accept(listening, limits, service.admission.counters, self.config)
         if self._scraped:
             few = replace(limits, connections=SCRAPERS, per_client=SCRAPERS)

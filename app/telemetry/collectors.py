@@ -128,7 +128,7 @@ class AtScrape(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield load, limits and networks as they are now."""
-        load, total, line = self.load(), self.admission.counters.total, self.admission.line
+        load, total = self.load(), self.admission.counters.total
         build = {"version": VERSION, "device": load.device}
         yield InfoMetricFamily("darkroom_build", "The version that runs, and its device.", build)
         for name, text, count in (
@@ -149,9 +149,8 @@ class AtScrape(Collector):
             (
                 "predicted_wait_seconds",
                 "Time until all admitted work of this front end is done.",
-                line.left(),
+                self.admission.line.left(),
             ),
-            ("line_images", "Images of this front end in line.", line.waiting),
         ):
             yield GaugeMetricFamily(f"darkroom_{name}", text, value=float(count))
         yield from _gauges(

@@ -125,8 +125,6 @@ class Metrics:
         text = "Jobs of the data folder."
         self.jobs = gauge("jobs", text, "state", several="livemostrecent")
         self.connections = gauge("connections", "Open connections.")
-        text = "Connections that may be open."
-        self.connection_limit = gauge("connection_limit", text, several="livemax")
         text = "Connections refused or ended by the server."
         self.connections_ended = counter("connections_ended_total", text, "reason")
         self._image = lru_cache(CHILDREN)(self.images.labels)
