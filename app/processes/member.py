@@ -7,7 +7,6 @@ half a second longer.
 import asyncio
 import contextlib
 import ctypes
-import errno
 import json
 import logging
 import os
@@ -41,9 +40,6 @@ ALL_WORKERS = 60.0
 """Seconds in which a server that starts waits for all its workers once the first worker works: a
 front end's warm-up is to reach each. A front end that starts later serves with the workers that
 work."""
-
-BIND = 0.01
-"""Seconds between two attempts to bind an address that is still in use."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -154,9 +150,8 @@ def _private(settings: Settings, orders: Orders) -> int:
 async def _worker(settings: Settings, orders: Orders) -> int:
     """Load and warm up, then let front ends in; after SIGTERM finish the accepted jobs.
 
-    A worker that replaces a running worker waits for the address of that worker, and ends if it
-    cannot use its GPU. The exit code is WORKER_DIED if the worker ended unasked: another worker is
-    started.
+    A worker that replaces a running worker ends if it cannot use its GPU. The exit code is
+    WORKER_DIED if the worker ended unasked: another worker is started.
     """
     loop, stop, host = asyncio.get_running_loop(), asyncio.Event(), WorkerServer()
     given = orders.given
@@ -179,7 +174,9 @@ async def _worker(settings: Settings, orders: Orders) -> int:
     device = started.worker.load().device
     welcome = Welcome(device, started.networks, started.degraded)
     orders.ready()
-    listener = await _listening(given["address"])
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(given["address"])
+    listener.listen()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     worker = started.worker
     hosting = asyncio.create_task(host.serve(listener, worker, welcome))
@@ -206,21 +203,6 @@ def _abandon(code: ExitCode) -> NoReturn:
     none may be closed before the threads have ended, and only the kernel can end them.
     """
     os._exit(code)
-
-
-async def _listening(address: str) -> socket.socket:
-    """Return a listening socket at `address` once the previous worker has closed its own."""
-    listener = socket.socket(socket.AF_UNIX)
-    while True:
-        try:
-            listener.bind(address)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-            await asyncio.sleep(BIND)
-        else:
-            listener.listen()
-            return listener
 
 
 async def _death(worker: Worker[Any], patience: float) -> None:
