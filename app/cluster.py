@@ -114,20 +114,13 @@ class FrontEnd:
     ) -> Executor:
         """Connect to the workers, waiting for the first one."""
         found: Offer = await self._workers.describe.remote()
-        watchers: list[Callable[[], None]] = []
-
-        def changed() -> None:
-            for each in watchers:
-                each()
-
         timeout, identity = settings.drain_timeout, found.identity
-        backend = RayBackend(self._workers, timeout, identity=identity, on_change=changed)
-        self._backend = backend
+        self._backend = backend = RayBackend(self._workers, timeout, identity=identity)
         computing = Computing(found.networks, found.degraded)
 
         def watch(set_busy: Callable[[int, int], None]) -> None:
-            watchers.append(lambda: set_busy(*busy_images(backend, found)))
-            watchers[-1]()
+            backend.on_change = lambda: set_busy(*busy_images(backend, found))
+            backend.on_change()
 
         return Executor(backend, lambda: computing, watch_busy=watch)
 

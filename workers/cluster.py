@@ -138,13 +138,12 @@ class RayBackend:
         *,
         identity: str | None = None,
         report_every: float = 0.5,
-        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._handle = handle
         self._by_ray, self._by_grpc = handle.compute, handle.options(**_GRPC).compute
         self._drain_timeout = drain_timeout
         self._identity = identity
-        self._on_change = on_change
+        self.on_change: Callable[[], None] = lambda: None
         self._absence = Absence()
         self._reports: dict[str, tuple[float, Report]] = {}
         self._tasks: set[asyncio.Task[Completed]] = set()
@@ -284,7 +283,7 @@ class RayBackend:
             self._identity = self._identity or each.identity
             self.changed = self.changed or each.identity != self._identity
         if self._reports.keys() != before:
-            self._on_change()
+            self.on_change()
 
 
 class _Lost(Exception):
