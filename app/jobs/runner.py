@@ -423,7 +423,7 @@ class Runner:
             inputs = self.worker.inputs(self.folder.of(job.id))
             limit = asyncio.Semaphore(job.concurrency or self.most)
             if work.model is not None:
-                await self.store.note_model(job.id, work.model)
+                await self.store.note(job.id, model=work.model)
             await self._work(JobInWork(job, work, inputs, limit))
         except Exception as error:  # other jobs are protected from a fault of ours
             if not self.stopping():
@@ -529,7 +529,7 @@ class Runner:
                 await self.store.fail(job.id, shown)
                 self._resting.pop(job.id, None)
             else:
-                await self.store.note(job.id, shown)
+                await self.store.note(job.id, problem=shown)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

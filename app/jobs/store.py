@@ -551,10 +551,12 @@ class JobStore:
         connection.execute(ended.values(self._ended(State.CANCELLED, None)))
 
     @transaction
-    def note(self, connection: Connection, id_: str, shown: dict[str, Any]) -> None:
-        """Show why an unfinished job waits, until it gets on."""
-        waits = update(JOBS).where(JOBS.c.id == id_, _in(RUNNABLE))
-        connection.execute(waits.values(problem=json.dumps(shown)))
+    def note(self, connection: Connection, id_: str, /, **noted: Mapping[str, Any]) -> None:
+        """Note the `model` of an unfinished job, its network with weights from now on, or the
+        `problem` for which it waits, until it gets on.
+        """
+        texts = {name: json.dumps(value) for name, value in noted.items()}
+        connection.execute(update(JOBS).where(JOBS.c.id == id_, _in(RUNNABLE)).values(texts))
 
     @transaction
     def fail(self, connection: Connection, id_: str, shown: dict[str, Any]) -> None:
@@ -613,12 +615,6 @@ class JobStore:
         return found
 
     # Chunks, and where the rows of results are.
-
-    @transaction
-    def note_model(self, connection: Connection, job: str, model: Mapping[str, Any]) -> None:
-        """Note the network with its weights that works on the images of a job from now on."""
-        noted = update(JOBS).where(JOBS.c.id == job, _in(RUNNABLE))
-        connection.execute(noted.values(model=json.dumps(model)))
 
     @transaction
     def claim(self, connection: Connection, job: str) -> Claim | None:

@@ -92,7 +92,7 @@ async def test_why_a_job_waits_is_shown_until_it_gets_on_or_is_cancelled(store: 
     one, why = store.one, {"detail": "full"}
     for id_ in ("1", "2"):
         await one.add(job(id_), SPANS)
-        await one.note(id_, why)
+        await one.note(id_, problem=why)
         assert (await store.job(id_)).problem == why
     claim = await claimed(one)
     assert (await store.job()).problem == why, "it may find no room again"
@@ -100,7 +100,7 @@ async def test_why_a_job_waits_is_shown_until_it_gets_on_or_is_cancelled(store: 
     assert (await store.job()).problem is None
     await one.cancel("2")
     assert (await store.job("2")).problem is None, "a cancelled job has not failed"
-    await one.note("2", why)
+    await one.note("2", problem=why)
     assert (await store.job("2")).problem is None
 
 
