@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 from urllib.parse import unquote
@@ -180,8 +179,8 @@ class _Calls:
             context.set_trailing_metadata(named)
             return reply_of(method, status == 200, headers, body)
         fault = InternalError("an unexpected error; it has been logged")
-        refusal = Refusal.of(scope[ERROR] or fault)
-        await context.abort(refusal.code, refusal.detail, (*named, *refusal.metadata))
+        code, detail, metadata = refusal_of(scope[ERROR] or fault)
+        await context.abort(code, detail, (*named, *metadata))
         raise AssertionError("unreachable: abort raises")
 
     async def _read(
@@ -310,33 +309,26 @@ _CODES = {
 _Status, _RetryInfo = message_class("google.rpc.Status"), message_class("google.rpc.RetryInfo")
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a call has no answer; `seconds` later it may be tried again, None if that is useless."""
+def refusal_of(
+    error: ServiceError,
+) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str | bytes], ...]]:
+    """Return the code, the detail and the trailing metadata of a call that ends with an error.
 
-    code: grpc.StatusCode
-    detail: str
-    seconds: int | None = None
-
-    @classmethod
-    def of(cls, error: ServiceError) -> "Refusal":
-        """Return the refusal for an error."""
-        code = _CODES.get(error.status, grpc.StatusCode.INVALID_ARGUMENT)
-        if isinstance(error, Overloaded):
-            code = grpc.StatusCode.RESOURCE_EXHAUSTED
-        return cls(code, shortened(error.detail, LONGEST_DETAIL), retry_after(error))
-
-    @property
-    def metadata(self) -> tuple[tuple[str, str | bytes], ...]:
-        """Return the trailing metadata: when to try again, for people, clients and libraries."""
-        if self.seconds is None:
-            return ()
-        delay = _RetryInfo()
-        delay.retry_delay.seconds = self.seconds
-        status = _Status(code=self.code.value[0], message=self.detail)
-        status.details.add().Pack(delay)
-        return (
-            ("retry-after", str(self.seconds)),
-            ("grpc-retry-pushback-ms", str(self.seconds * 1000)),
-            ("grpc-status-details-bin", status.SerializeToString()),
-        )
+    The metadata say when to try again, for people, clients and libraries, if that helps.
+    """
+    code = _CODES.get(error.status, grpc.StatusCode.INVALID_ARGUMENT)
+    if isinstance(error, Overloaded):
+        code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    detail, seconds = shortened(error.detail, LONGEST_DETAIL), retry_after(error)
+    if seconds is None:
+        return code, detail, ()
+    delay = _RetryInfo()
+    delay.retry_delay.seconds = seconds
+    status = _Status(code=code.value[0], message=detail)
+    status.details.add().Pack(delay)
+    metadata = (
+        ("retry-after", str(seconds)),
+        ("grpc-retry-pushback-ms", str(seconds * 1000)),
+        ("grpc-status-details-bin", status.SerializeToString()),
+    )
+    return code, detail, metadata

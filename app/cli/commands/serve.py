@@ -85,15 +85,11 @@ def _check_files(settings: Settings) -> None:
 
 def _check_grpc() -> None:
     """Raise ValueError where the extra is missing."""
-    try:
-        for name in ("grpc", "google.protobuf"):
-            if find_spec(name) is None:
-                raise ModuleNotFoundError
-    except ModuleNotFoundError:  # also of the package `google`
+    if find_spec("grpc") is None:
         raise ValueError(
             'DARKROOM_GRPC_PORT needs the extra `grpc`: in a checkout run `pip install ".[grpc]"`, '
             "or install requirements-extras.lock"
-        ) from None
+        )
 
 
 def _check_grpc_port(settings: Settings) -> None:

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.grpc_service import messages
 from app.grpc_service.messages import PATHS, message_class
-from app.grpc_service.server import LONGEST_DETAIL, Refusal, _Calls, client_of_peer, scope_of
+from app.grpc_service.server import LONGEST_DETAIL, _Calls, client_of_peer, refusal_of, scope_of
 from app.http.problems import ERROR
 from models.domain import errors
 from models.domain.errors import NotFound, ServiceError
@@ -215,19 +215,19 @@ OVERLOADED = errors.Overloaded("full", 2.5)
     ids=lambda given: type(given).__name__,
 )
 def test_every_error_has_a_code(error: ServiceError, code: grpc.StatusCode) -> None:
-    assert Refusal.of(error).code is code
+    assert refusal_of(error)[0] is code
 
 
 def test_a_refusal_says_when_to_try_again() -> None:
-    metadata = dict(Refusal.of(OVERLOADED).metadata)
+    metadata = dict(refusal_of(OVERLOADED)[2])
     assert (metadata["retry-after"], metadata["grpc-retry-pushback-ms"]) == ("3", "3000")
     status = message_class("google.rpc.Status").FromString(metadata["grpc-status-details-bin"])
     assert (status.code, status.message) == (8, "full")
     delay = message_class("google.rpc.RetryInfo")()
     assert status.details[0].Unpack(delay)
     assert delay.retry_delay.seconds == 3
-    assert Refusal.of(errors.NotFound("no")).metadata == ()
+    assert refusal_of(errors.NotFound("no"))[2] == ()
 
 
 def test_a_long_text_is_cut() -> None:
-    assert len(Refusal.of(errors.NotFound("x" * 5000)).detail) == LONGEST_DETAIL
+    assert len(refusal_of(errors.NotFound("x" * 5000))[1]) == LONGEST_DETAIL
