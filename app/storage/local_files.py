@@ -59,7 +59,7 @@ def entries(location: Location, root: Location) -> Generator[Entry, None, None]:
     DEEPEST folders are open at a time, and none is in memory whole.
     """
     with explained(location), walked(root, location.parts[len(root.parts) :]) as folder:
-        yield from _below(folder, "", 0)
+        yield from _below(folder, ".", "", 0)
 
 
 def too_large(location: Location, size: int, limit: int) -> TooLarge:
@@ -107,32 +107,24 @@ def walked(root: Location, names: tuple[str, ...], *, make: bool = False) -> Ite
         os.close(folder)
 
 
-def _below(folder: int, path: str, depth: int) -> Iterator[Entry]:
+def _below(parent: int, name: str, path: str, depth: int) -> Iterator[Entry]:
+    """Yield the files below the folder `name` of `parent`, whose names begin with `path`."""
     if depth > DEEPEST:
         raise OriginFailed(f"{path} lies more than {DEEPEST} folders deep; list a deeper prefix")
-    with _readable(folder) as readable, os.scandir(readable) as found:
-        for each in found:
-            if each.name.startswith("."):
-                continue
-            with suppress(FileNotFoundError, NotADirectoryError):  # replaced since it was listed
-                if each.is_file(follow_symlinks=False):
-                    yield Entry(path + each.name, each.stat(follow_symlinks=False).st_size)
-                elif each.is_dir(follow_symlinks=False):
-                    inner = os.open(each.name, _FOLDER | os.O_NOFOLLOW, dir_fd=readable)
-                    try:
-                        yield from _below(inner, f"{path}{each.name}/", depth + 1)
-                    finally:
-                        os.close(inner)
-
-
-@contextmanager
-def _readable(folder: int) -> Iterator[int]:
-    """Provide a descriptor that can be listed of a folder with a path descriptor."""
-    readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    folder = os.open(name, flags, dir_fd=parent)
     try:
-        yield readable
+        with os.scandir(folder) as found:
+            for each in found:
+                if each.name.startswith("."):
+                    continue
+                with suppress(FileNotFoundError, NotADirectoryError):  # replaced meanwhile
+                    if each.is_file(follow_symlinks=False):
+                        yield Entry(path + each.name, each.stat(follow_symlinks=False).st_size)
+                    elif each.is_dir(follow_symlinks=False):
+                        yield from _below(folder, each.name, f"{path}{each.name}/", depth + 1)
     finally:
-        os.close(readable)
+        os.close(folder)
 
 
 def writing(location: Location, root: Location) -> Generator[None, bytes | None, None]:
