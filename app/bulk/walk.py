@@ -8,6 +8,7 @@ import os
 import stat
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import partial
@@ -179,17 +180,15 @@ def below(folder: str, inner: str) -> str:
 
 def head_of(path: str) -> bytes:
     """Return the first bytes of a regular file; none if it cannot be read."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return b""
-    try:
-        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        return os.read(descriptor, HEAD) if regular else b""
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
+    with suppress(OSError), open(path, "rb", buffering=0, opener=_without_waiting) as file:
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return file.read(HEAD)
+    return b""
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a pipe without a wait for its writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _listed(folder: str) -> tuple[list[str], list[str], list[str]]:
