@@ -42,9 +42,6 @@ KINDS: Mapping[object, str] = {
 }
 """The words for values of settings in the help, by type; the name of a setting has its unit."""
 
-ALIASES = {"settings_file": ("--env-file",)}
-"""Further flags of a setting."""
-
 VALUES = {
     "networks": tuple(NETWORKS),
     "weights": ("auto", "imagenet1k_v1", "bundled", "random"),
@@ -81,7 +78,7 @@ def _add_setting(group: "argparse._ArgumentGroup", name: str) -> None:
     default = "~/.cache/darkroom" if field.default_factory else field.default
     default = ",".join(default) if isinstance(default, tuple) else default
     shown = "none" if default in (None, "") else default
-    flags = ["--" + name.replace("_", "-"), *ALIASES.get(name, ())]
+    flags = ["--" + name.replace("_", "-"), *(["--env-file"] if name == "settings_file" else [])]
     made = group.add_argument(
         *flags,
         metavar=KINDS.get(field.annotation, "VALUE"),
