@@ -1,5 +1,6 @@
 """The memory that Python allocates, or a process has, while a test runs something."""
 
+import re
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,11 +20,10 @@ def traced() -> Iterator[Callable[[], int]]:
 @contextmanager
 def resident() -> Iterator[Callable[[], int]]:
     """Yield a function that returns by how many bytes the process has grown at most in a block."""
+
+    def peak() -> int:
+        return int(re.findall(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())[0]) << 10
+
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew (proc(5))
-    before = _peak()
-    yield lambda: _peak() - before
-
-
-def _peak() -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    before = peak()
+    yield lambda: peak() - before

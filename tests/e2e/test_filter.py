@@ -142,10 +142,7 @@ def test_the_catalogue_shows_every_filter_with_schema_example_and_thumbnail(
     assert {f["name"] for f in listed} >= {"gaussian_blur", "median", "sobel"}
     for each in listed:
         assert client.get(f"/filters/{each['name']}").json() == each
-        sent = [
-            *files(png()),
-            *([("overlay", ("o.png", png()))] if each["name"] == "overlay" else []),
-        ]
+        sent = files(png()) + [("overlay", ("o.png", png()))] * (each["name"] == "overlay")
         example = {"ops": json.dumps([each["example"]])}
         assert client.post("/filter", files=sent, data=example).status_code == 200
         image = opened(client.get(each["thumbnail"]).content)

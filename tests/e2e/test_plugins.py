@@ -60,48 +60,44 @@ def test_the_kernel_of_the_package_is_that_of_its_class(site: Path) -> None:
     ran(*command, folder=ROOT, environment={"PYTHONPATH": f"{site}:{ROOT}"})
 
 
-def package(folder: Path, text: str, cuda: str = "") -> Path:
-    """Make the package darkroom-night of one filter in a folder, and return the folder."""
-    (folder / "night.cu").write_text(cuda)
-    (folder / "night.py").write_text(
-        f"import numpy as np\nfrom darkroom.filters import *\n{text}\n"
-    )
-    about = folder / "darkroom_night-2.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Name: darkroom-night\nVersion: 2.0\n")
-    (about / "entry_points.txt").write_text("[darkroom.filters]\nnight = night:Night\n")
-    return folder
-
-
-def test_a_fault_of_a_package_ends_serve_run_with_a_message(tmp_path: Path) -> None:
-    command = Path(sys.executable).with_name("serve"), "run", "darkroom.cluster:build"
-    path = f"{package(tmp_path, '1 / 0')}:{ROOT}"
-    done = ran(*command, environment={**ENVIRONMENT, "PYTHONPATH": path}, code=1)
-    assert "Error: darkroom-night 2.0: night:Night cannot be imported" in done.stderr
-    assert "Traceback" not in done.stderr
+FAULTS = [
+    ("1 / 0", "", "night:Night cannot be imported: ZeroDivisionError"),
+    ("Night = dict", "", "no subclass of darkroom.filters.Filter"),
+    ("class Night(TableFilter): pass", "", 'night is not complete: TypeError("Can'),
+    (NIGHT + "    passes = ()", "", "night is not complete: TypeError('it has no passes"),
+    (NIGHT + "    passes = (Pass('dark'),)", "", "the kernel dark states no grid"),
+    (f"{NIGHT}    quality: int = 1", "", "requests have options named quality"),
+    (NIGHT, '#include "night.cuh"', "night.cu includes night.cuh: no such file"),
+    (NIGHT, KERNEL, "Darkroom has a kernel luma_sum too"),
+    (f"{NIGHT}Night.name = 'invert'", "", "Darkroom has a filter invert too"),
+    (f"{NIGHT}Night.name = 'exposure'", "", "darkroom-exposure 1.0 has a filter exposure too"),
+]
+COMMAND = (sys.executable, "-m", "app.cli", "filters")
+RAY: tuple[str | Path, ...] = (
+    Path(sys.executable).with_name("serve"),
+    "run",
+    "darkroom.cluster:build",
+)
 
 
 @pytest.mark.parametrize(
-    ("text", "cuda", "fault"),
-    [
-        ("1 / 0", "", "night:Night cannot be imported: ZeroDivisionError"),
-        ("Night = dict", "", "no subclass of darkroom.filters.Filter"),
-        ("class Night(TableFilter): pass", "", 'night is not complete: TypeError("Can'),
-        (NIGHT + "    passes = ()", "", "night is not complete: TypeError('it has no passes"),
-        (NIGHT + "    passes = (Pass('dark'),)", "", "the kernel dark states no grid"),
-        (f"{NIGHT}    quality: int = 1", "", "requests have options named quality"),
-        (NIGHT, '#include "night.cuh"', "night.cu includes night.cuh: no such file"),
-        (NIGHT, KERNEL, "Darkroom has a kernel luma_sum too"),
-        (f"{NIGHT}Night.name = 'invert'", "", "Darkroom has a filter invert too"),
-        (f"{NIGHT}Night.name = 'exposure'", "", "darkroom-exposure 1.0 has a filter exposure too"),
-    ],
+    ("command", "text", "cuda", "fault"),
+    [*((COMMAND, *each) for each in FAULTS), (RAY, *FAULTS[0])],
 )
 def test_a_fault_of_a_package_ends_the_start(
-    text: str, cuda: str, fault: str, site: Path, tmp_path: Path
+    command: tuple[str | Path, ...], text: str, cuda: str, fault: str, site: Path, tmp_path: Path
 ) -> None:
-    path = f"{package(tmp_path, text, cuda)}:{site}:{ROOT}"
-    command = sys.executable, "-m", "app.cli", "filters"
-    done = ran(*command, environment={"PYTHONPATH": path}, code=ExitCode.WRONG_USAGE)
-    whole = r"darkroom: darkroom-night 2\.0: .*; correct the package, or uninstall it\n"
+    (tmp_path / "night.cu").write_text(cuda)
+    (tmp_path / "night.py").write_text(
+        f"import numpy as np\nfrom darkroom.filters import *\n{text}\n"
+    )
+    about = tmp_path / "darkroom_night-2.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Name: darkroom-night\nVersion: 2.0\n")
+    (about / "entry_points.txt").write_text("[darkroom.filters]\nnight = night:Night\n")
+    begin, code = ("Error", 1) if command is RAY else ("darkroom", ExitCode.WRONG_USAGE)
+    path = {**ENVIRONMENT, "PYTHONPATH": f"{tmp_path}:{site}:{ROOT}"}
+    done = ran(*command, environment=path, code=code)
+    whole = rf"{begin}: darkroom-night 2\.0: .*; correct the package, or uninstall it\n"
     assert re.fullmatch(whole, done.stderr)
     assert fault in done.stderr

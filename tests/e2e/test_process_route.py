@@ -15,6 +15,7 @@ from workers.operations import Classify
 
 GREY: dict[str, Any] = {"ops": [{"name": "grayscale"}], "format": "png"}
 BLURRED: dict[str, Any] = {"name": "gaussian_blur", "sigma": 3, "format": "webp", "quality": 70}
+INVERT: dict[str, Any] = {"ops": [{"name": "invert"}]}
 PLAIN: dict[str, Any] = {"ops": [{"name": "invert"}, {"name": "sepia"}]}
 
 
@@ -31,10 +32,6 @@ def filtered(client: httpx.Client, body: bytes, version: dict[str, Any]) -> byte
     reply = client.post("/filter", params=query, content=body, headers=kind)
     assert reply.status_code == 200, reply.text
     return reply.content
-
-
-def files(*bodies: bytes) -> list[tuple[str, tuple[str, bytes]]]:
-    return [("files", (f"{n}.jpg", body)) for n, body in enumerate(bodies)]
 
 
 def test_labels_are_those_of_classify_and_versions_the_bytes_of_filter(
@@ -78,8 +75,7 @@ def test_each_image_is_decoded_once_however_many_versions_there_are(
 
 def test_a_version_that_fails_fails_alone(client: httpx.Client) -> None:
     wide = encoded(Image.new("RGB", (17000, 2)), "PNG")
-    invert = {"ops": [{"name": "invert"}]}
-    versions = [invert, invert | {"id": "no", "format": "webp"}, invert | {"format": "png"}]
+    versions = [INVERT, INVERT | {"id": "no", "format": "webp"}, INVERT | {"format": "png"}]
     reply = process(client, wide, versions=versions)
     assert reply.status_code == 200
     assert reply.json()["summary"] == {"total": 1, "succeeded": 0, "failed": 1}
@@ -121,14 +117,6 @@ def test_labels_come_although_a_version_misses_the_deadline(server: Running) -> 
     assert record["versions"][0]["error"]["code"] == "deadline_exceeded"
 
 
-INVERT: dict[str, Any] = {"ops": [{"name": "invert"}]}
-
-
-def inverted(client: httpx.Client, query: str) -> bytes:
-    kind = {"Content-Type": "image/png", "Accept": "*/*"}
-    return client.post(f"/filter?name=invert&{query}", content=png(), headers=kind).content
-
-
 def versioned(client: httpx.Client, **options: object) -> Any:
     images = [{"data": "data:image/png;base64," + base64.b64encode(png()).decode()}]
     return client.post("/process", json={"images": images, "labels": False, **options})
@@ -143,14 +131,12 @@ def test_versions_take_the_request_s_options_unless_they_have_a_format_of_their_
     client: httpx.Client,
 ) -> None:
     versions = [INVERT, INVERT | {"progressive": False}, INVERT | {"format": "webp"}]
-    reply = versioned(
-        client, versions=versions, format="jpeg", progressive=True, chroma=422, quality=50
-    )
+    shared: dict[str, Any] = {"format": "jpeg", "chroma": "422", "quality": 50}
+    reply = versioned(client, versions=versions, progressive=True, **shared)
     assert reply.status_code == 200, reply.text
-    first, second, third = files_of(reply)
-    assert first == inverted(client, "format=jpeg&progressive=1&chroma=422&quality=50")
-    assert second == inverted(client, "format=jpeg&chroma=422&quality=50")
-    assert third == inverted(client, "format=webp&quality=50")
+    jpeg_, webp = INVERT | shared, INVERT | {"format": "webp", "quality": 50}
+    expected = [jpeg_ | {"progressive": True}, jpeg_, webp]
+    assert files_of(reply) == [filtered(client, png(), each) for each in expected]
 
 
 def test_a_version_whose_format_turns_out_wrong_fails_alone(client: httpx.Client) -> None:

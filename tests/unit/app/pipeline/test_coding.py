@@ -147,10 +147,6 @@ async def test_images_that_may_be_large_are_not_decoded_before_they_hold_memory(
         (padded(jpeg()), 1, [0], 0),
         (padded(damaged_jpeg()), 1, [OPENING, 0, -OPENING], 1),
     ],
-    ids=[
-        *("small", "large", "large_jpeg", "damaged", "large_file", "progressive"),
-        *("large_image_in_large_file", "just_not_large", "large_baseline", "large_damaged"),
-    ],
 )
 def test_an_image_holds_what_it_needs_from_before_it_is_opened_or_decoded(
     data: bytes, memory: int, steps: list[int], asked: int
@@ -233,10 +229,8 @@ def test_threads_decode_jpegs_only_if_decoding_limits_the_device_and_cores_are_i
 
 async def test_a_new_profile_of_a_jpeg_is_not_prepared_on_the_event_loop() -> None:
     profile = cicp_profile(9, 5, grey=False)  # of no other test
-    data, load = (
-        encoded(drawing(), icc_profile=profile),
-        Load("gpu", 0, 0, 0.0, alive=True, takes_jpegs=True),
-    )
+    data = encoded(drawing(), icc_profile=profile)
+    load = Load("gpu", 0, 0, 0.0, alive=True, takes_jpegs=True)
     with pytest.raises(NewProfile):
         left_encoded(data, max_pixels=MOST, prepare=False)
     for _ in range(2):

@@ -263,9 +263,8 @@ def test_an_avif_has_the_chroma_asked_for() -> None:
         data = encode(picture(3), ImageFormat.AVIF, Encoding(chroma=chroma))
         at = data.index(b"av1C") + 4
         bits = data[at + 2]  # AV1CodecConfigurationRecord: … monochrome, subsampling x, y, position
-        assert (bits >> 3 & 1, bits >> 2 & 1) == {"420": (1, 1), "422": (1, 0), "444": (0, 0)}[
-            chroma
-        ]
+        expected = {"420": (1, 1), "422": (1, 0), "444": (0, 0)}
+        assert (bits >> 3 & 1, bits >> 2 & 1) == expected[chroma]
 
 
 ONLY: dict[str, tuple[Any, list[ImageFormat]]] = {
