@@ -87,8 +87,7 @@ def all_but_the_last_byte(server: Served, body: bytes) -> socket.socket:
 
 def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(tmp_path: Path) -> None:
     mine = {"TMPDIR": str(tmp_path)}  # other tests keep files of their servers in the common one
-    patient = ("--body-timeout", "9999", "--drain-timeout", "9999")
-    flags = (*WITHOUT_WEIGHTS, *patient)
+    flags = (*WITHOUT_WEIGHTS, "--body-timeout", "9999", "--drain-timeout", "9999")
     bodies = [jpeg(n) for n in range(8)]
     with ExitStack() as stack:
         server = stack.enter_context(serving(*flags, environment=mine, program=COLD))

@@ -67,10 +67,8 @@ def test_a_jpeg_of_an_image_with_alpha_is_flattened_on_white() -> None:
 def test_a_lower_quality_gives_a_smaller_file() -> None:
     for format in LOSSY:
         noise = Image(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))
-        low, default, high = (
-            len(encode(noise, format, Encoding(quality=q))) for q in (5, None, 100)
-        )
-        assert low < default < high
+        sizes = [len(encode(noise, format, Encoding(quality=q))) for q in (5, None, 100)]
+        assert sizes == sorted({*sizes})
 
 
 @pytest.mark.parametrize("format", LOSSY)
@@ -355,11 +353,10 @@ def test_the_megapixels_of_each_format_are_those_of_the_page() -> None:
         (ImageFormat.AVIF, Encoding(quality=100, chroma="444"), 17, 13),
     ]:
         for channels, megapixels in ((3, colour), (4, alpha)):
-            check_encode_memory((1000, 1000 * megapixels, channels), format_, encoding, MOST)
+            most, above = ((1000, 1000 * (megapixels + n), channels) for n in (0, 1))
+            check_encode_memory(most, format_, encoding, MOST)
             with pytest.raises(Unprocessable):
-                check_encode_memory(
-                    (1000, 1000 * (megapixels + 1), channels), format_, encoding, MOST
-                )
+                check_encode_memory(above, format_, encoding, MOST)
 
 
 def test_pixels_that_are_kept_for_other_answers_count() -> None:
