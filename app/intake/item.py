@@ -38,12 +38,16 @@ def shown_url(url: str | None) -> str | None:
     return url if url is None or len(url) <= MAX_URL else url[:200] + "…"
 
 
-def check_count(count: int, settings: Settings) -> None:
-    """Raise MalformedRequest for a request without an image, TooLarge for one with too many."""
+def check_count(count: int, settings: Settings, parts: int = 1) -> None:
+    """Raise MalformedRequest for a request without an image, TooLarge for one with too many.
+
+    Each part of an image (its labels, a version) counts as an image.
+    """
     if count == 0:
         raise MalformedRequest("no image: send `files` or `urls`, or `images` in JSON")
-    if count > settings.max_images_per_request:
+    if count * parts > (most := settings.max_images_per_request):
+        each = f" with {parts} labels or versions each" if parts > 1 else ""
         raise TooLarge(
-            f"{count} images; one request takes {settings.max_images_per_request} "
+            f"{count} images{each}; one request takes {most} "
             "(DARKROOM_MAX_IMAGES_PER_REQUEST), send several"
         )

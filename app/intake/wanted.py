@@ -196,11 +196,6 @@ class ImageRequest:
     wanted: Wanted
 
     @property
-    def count(self) -> int:
-        """Return the number of images the request counts as: each part of an image is one."""
-        return len(self.items) * images_of_each(self.wanted)
-
-    @property
     def has_urls(self) -> bool:
         """Return whether an image has to be fetched."""
         return any(isinstance(item.content, Url) for item in self.items)

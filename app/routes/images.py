@@ -38,7 +38,7 @@ from app.http.request import (
     lane_of,
     seconds_of,
 )
-from app.intake.item import Item
+from app.intake.item import Item, check_count
 from app.intake.json_items import in_parsing_thread
 from app.intake.presets import NO_PRESETS, Presets
 from app.intake.request_items import PICTURES, collect, options_of
@@ -75,7 +75,6 @@ from models.domain.errors import (
     FieldError,
     InvalidParameter,
     NotAcceptable,
-    TooLarge,
     WeightsMissing,
 )
 from models.plugins import plugins
@@ -223,9 +222,9 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     else:
         wanted = decide()
     asked = ImageRequest(items, wanted)
-    if asked.count > n_items:
-        _check_parts(n_items, asked.count, settings)
-        permit.grow(asked.count - n_items, 0)  # each part counts as an image
+    if (parts := images_of_each(wanted)) > 1:
+        check_count(n_items, settings, parts)
+        permit.grow(n_items * (parts - 1), 0)  # each part counts as an image
     permit.expect(n_items)
     form = form_of(accept, n_items == 1)
     rendering = _rendering(request, asked, service, timings, options, form)
@@ -253,7 +252,7 @@ async def _stream(request: Request, wanted_of: WantedOf, accept: Accept) -> Resp
     decide = partial(wanted_of, options, accept, service)
     wanted = await in_parsing_thread(decide) if are_long(options) else decide()
     parts = images_of_each(wanted)
-    _check_parts(1, parts, settings)
+    check_count(1, settings, parts)
     most = settings.max_images_per_request
     window = request.scope[STREAM] = StreamWindow(most // parts)  # each part counts as an image
     client, seconds = client_name(service, request.scope), seconds_of(request.scope, settings)
@@ -319,15 +318,6 @@ def _negotiated(accept: Accept, offers: tuple[str, ...], refusal: str) -> str:
     if chosen is None:
         raise NotAcceptable(f"{refusal} {', '.join(offers)}")
     return chosen
-
-
-def _check_parts(n_items: int, count: int, settings: Settings) -> None:
-    """Raise TooLarge if a request may not have `n_items` images that count as this many."""
-    if count > (most := settings.max_images_per_request):
-        raise TooLarge(
-            f"{n_items} images with {count // n_items} labels or versions each count as {count}; "
-            f"one request takes {most} (DARKROOM_MAX_IMAGES_PER_REQUEST), send several"
-        )
 
 
 # Entity tags of answers, and the answer 304 to a client that has the answer already. A tag is made

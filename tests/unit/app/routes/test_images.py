@@ -17,4 +17,4 @@ async def test_each_part_of_an_image_counts_as_an_image(more: int) -> None:
     async with served() as app, client_of(app) as client:
         reply = await client.post("/process", files=files, data={"versions": versions})
     assert reply.status_code == (413 if more else 200)
-    assert ("labels or versions each count as" in reply.text) is bool(more)
+    assert ("labels or versions each;" in reply.text) is bool(more)
