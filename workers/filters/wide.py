@@ -106,7 +106,10 @@ def _box(given: BoxBlur, plane: Wide) -> Wide:
     """Return (2·S + k²) // (2·k²), with k = 2·radius + 1 and S the sum of the square, exactly."""
     side = 2 * given.radius + 1
     box, border = (side, side), cv2.BORDER_REPLICATE
-    total: Any = cv2.boxFilter(plane, cv2.CV_64F, box, normalize=False, borderType=border)
+    # OpenCV sums uint16 in 31 bits, but float32 in float64.
+    total: Any = cv2.boxFilter(
+        plane.astype(np.float32), cv2.CV_64F, box, normalize=False, borderType=border
+    )
     total *= 2
     total += side * side
     total /= 2 * side * side

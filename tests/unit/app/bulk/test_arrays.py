@@ -57,6 +57,7 @@ def test_tiles_and_whole_arrays_have_the_samples_of_the_image(
     [
         ("gaussian_blur:sigma=2.5", lambda x: ndimage.gaussian_filter(x, 2.5, mode="nearest"), 1),
         ("box_blur:radius=3", lambda x: ndimage.uniform_filter(x, 7, mode="nearest"), 1),
+        ("box_blur:radius=140", lambda x: ndimage.uniform_filter(x, 281, mode="nearest"), 1),
         ("gamma:gamma=0.5", lambda x: 65535 * (x / 65535) ** 0.5, 0.5),
         ("levels:in_black=51,in_white=204", lambda x: (x - 51 * 257) / 0.6, 0.5),
         ("invert", lambda x: 65535 - x, 0),
