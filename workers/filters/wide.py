@@ -17,13 +17,13 @@ from workers.filters.base import Filter
 from workers.filters.blur import BoxBlur, GaussianBlur
 from workers.filters.geometry import Crop, Flip, Resize, Rotate90, Trim
 from workers.filters.separable import MIDDLE_BITS, ROW_BITS, fixed_point_passes, half_up, taps
-from workers.filters.tone import Gamma, Invert, Levels
+from workers.filters.tone import CurveFilter, Gamma, Invert, Levels
 from workers.kernels.items import Shape
 
 Wide = NDArray[np.uint16]
 
-_WHITE, _LEVEL = 65535, 257
-"""The largest sample, and the samples of a level of 8 bits."""
+_WHITE = 65535
+"""The largest sample."""
 
 
 def memory(filters: Sequence[Filter], shape: Shape) -> int:
@@ -60,32 +60,10 @@ def apply(filter_: Filter, pixels: Wide) -> Wide:
     return result
 
 
-def _tabled(samples: Callable[[Any, NDArray[np.float64]], NDArray[np.float64]]) -> Any:
-    """Return a filter that maps each sample of a channel, rounded half up.
-
-    `samples` returns the new value of each of the 65,536 samples for the parameters of a filter.
-    """
-
-    def mapped(filter_: Filter, plane: Wide) -> Wide:
-        exact = samples(filter_, np.arange(_WHITE + 1.0))
-        table: Wide = np.clip(np.floor(exact + 0.5), 0, _WHITE).astype(np.uint16)
-        return table[plane]
-
-    return mapped
-
-
-def _levels(given: Levels, samples: NDArray[np.float64]) -> NDArray[np.float64]:
-    share = (samples / _LEVEL - given.in_black) / (given.in_white - given.in_black)
-    bent = np.clip(share, 0, 1) ** (1 / given.gamma)
-    return _LEVEL * (given.out_black + (given.out_white - given.out_black) * bent)
-
-
-def _gamma(given: Gamma, samples: NDArray[np.float64]) -> NDArray[np.float64]:
-    return _WHITE * given.gain * (samples / _WHITE) ** given.gamma
-
-
-def _invert(_given: Invert, samples: NDArray[np.float64]) -> NDArray[np.float64]:
-    return _WHITE - samples
+def _curve(given: CurveFilter, plane: Wide) -> Wide:
+    exact = given.curve(_WHITE)
+    table: Wide = np.clip(np.floor(exact + 0.5), 0, _WHITE).astype(np.uint16)
+    return table[plane]
 
 
 def _gaussian(given: GaussianBlur, plane: Wide) -> Wide:
@@ -124,9 +102,7 @@ def _in_floats(given: Any, plane: Wide) -> Wide:
 
 
 _DEFINED: Mapping[type[Filter], Callable[[Any, Wide], Wide]] = {
-    Levels: _tabled(_levels),
-    Gamma: _tabled(_gamma),
-    Invert: _tabled(_invert),
+    **dict.fromkeys((Levels, Gamma, Invert), _curve),
     GaussianBlur: _gaussian,
     BoxBlur: _box,
     **dict.fromkeys((Resize, Crop, Flip, Rotate90, Trim), _in_floats),

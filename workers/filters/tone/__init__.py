@@ -1,5 +1,6 @@
 """Filters that map each level to a level, independent of where the pixel is."""
 
+from abc import abstractmethod
 from typing import ClassVar
 
 import numpy as np
@@ -25,7 +26,19 @@ class Brightness(TableFilter):
         return blend(0, LEVELS, self.factor)
 
 
-class Gamma(TableFilter):
+class CurveFilter(TableFilter):
+    """Base class of filters that are defined for samples of 8 and of 16 bits."""
+
+    def table(self) -> NDArray[np.uint8]:
+        """Return the curve of 256 levels, rounded half up and clipped: uint8 (256,)."""
+        return rounded_table(self.curve(255))
+
+    @abstractmethod
+    def curve(self, white: int) -> NDArray[np.float64]:
+        """Return the exact new values of the samples from 0 to `white`, 255 or 65,535."""
+
+
+class Gamma(CurveFilter):
     """Raise all tones to a power: above 1 the middle tones get darker, below 1 lighter."""
 
     gamma: float = number(1, 0.05, 20, "ratio", "exponent")
@@ -33,24 +46,20 @@ class Gamma(TableFilter):
 
     example: ClassVar = {"gamma": 0.7}
 
-    def table(self) -> NDArray[np.uint8]:
-        """Return floor(255 · gain · (x / 255)^gamma + 0.5), clipped, in float64: uint8 (256,).
-
-        This is `skimage.exposure.adjust_gamma`, rounded.
-        """
-        tones = np.arange(256) / 255
-        return rounded_table(255 * self.gain * tones**self.gamma)
+    def curve(self, white: int) -> NDArray[np.float64]:
+        """Return white · gain · (x / white)^gamma, as `skimage.exposure.adjust_gamma`."""
+        return white * self.gain * (np.arange(white + 1) / white) ** self.gamma
 
 
-class Invert(TableFilter):
+class Invert(CurveFilter):
     """Turn every colour into its complement."""
 
-    def table(self) -> NDArray[np.uint8]:
-        """Return 255 - x, Pillow's `ImageOps.invert`, uint8 (256, 1, 1)."""
-        return 255 - LEVELS
+    def curve(self, white: int) -> NDArray[np.float64]:
+        """Return white - x, as Pillow's `ImageOps.invert`."""
+        return white - np.arange(white + 1.0)
 
 
-class Levels(TableFilter):
+class Levels(CurveFilter):
     """Stretch a range of tones onto another one, as the levels of a paint program do."""
 
     in_black: int = number(0, 0, 254, "level", "level that becomes out_black")
@@ -69,14 +78,15 @@ class Levels(TableFilter):
             raise ValueError("must be above in_black")
         return in_white
 
-    def table(self) -> NDArray[np.uint8]:
-        """Return out_black + (out_white - out_black) · t^(1 / gamma), half up: uint8 (256,).
+    def curve(self, white: int) -> NDArray[np.float64]:
+        """Return out_black + (out_white - out_black) · t^(1 / gamma), in levels of white / 255.
 
         t is the position of a sample between in_black and in_white, clipped to 0…1.
         """
-        share = (np.arange(256) - self.in_black) / (self.in_white - self.in_black)
+        level = white // 255
+        share = (np.arange(white + 1) / level - self.in_black) / (self.in_white - self.in_black)
         bent = np.clip(share, 0, 1) ** (1 / self.gamma)
-        return rounded_table(self.out_black + (self.out_white - self.out_black) * bent)
+        return level * (self.out_black + (self.out_white - self.out_black) * bent)
 
 
 class Posterize(TableFilter):
