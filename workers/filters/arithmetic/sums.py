@@ -40,14 +40,6 @@ OPENCV: Mapping[Border, int] = {
 The order of the keys is the numbering of `enum Border` in kernels/headers/borders.cuh.
 """
 
-NUMPY: Mapping[Border, Literal["edge", "symmetric", "reflect", "wrap"]] = {
-    "replicate": "edge",
-    "reflect": "symmetric",
-    "mirror": "reflect",
-    "wrap": "wrap",
-}
-"""The border modes as modes of `numpy.pad`; "constant" is handled by `places`."""
-
 
 def places(length: int, side: int, border: Border) -> Places:
     """Return the index of every pixel that windows of `side` pixels along a line read.
@@ -55,10 +47,10 @@ def places(length: int, side: int, border: Border) -> Places:
     The result has length + side - 1 entries. The window of pixel i is the slice i … i + side - 1,
     and the pixel itself is entry side // 2 of it.
     """
-    margins = (side // 2, side - 1 - side // 2)
-    if border == "constant":
-        return np.pad(np.arange(length), margins, constant_values=-1)
-    return np.pad(np.arange(length), margins, NUMPY[border])
+    before, line = side // 2, np.arange(length, dtype=np.int32)[None]
+    found = cv2.copyMakeBorder(line, 0, 0, before, side - 1 - before, OPENCV[border], value=(-1,))
+    indices: Places = np.asarray(found, np.intp)[0]
+    return indices
 
 
 # Cut images into pieces that fit a cache, which bounds the memory of a filter for any image size.

@@ -33,16 +33,7 @@ cache.
 TILE = 256
 """Side of a tile that is counted at a time, in pixels."""
 
-RANKING = {
-    3: Pass("rank_3"),
-    5: Pass("rank_5"),
-    7: Pass("rank_7"),
-    9: Pass("rank_9"),
-    17: Pass("rank_17"),
-    33: Pass("rank_33"),
-    65: Pass("rank_65"),
-    101: Pass("rank_101"),
-}
+RANKING = {size: Pass(f"rank_{size}") for size in (3, 5, 7, 9, 17, 33, 65, 101)}
 """The GPU passes by the largest size, in pixels, that each kernel takes."""
 
 Step = tuple[int, int, bool, bool]
@@ -148,11 +139,7 @@ def _counted(tile: Pixels, size: int, rank: int) -> NDArray[np.uint8]:
     return result
 
 
-_SMALL = {
-    3: Pass("median_3"),
-    5: Pass("median_5"),
-    7: Pass("median_7"),
-}
+_SMALL = {size: Pass(f"median_{size}") for size in (3, 5, 7)}
 """The passes for small squares, by side in pixels; other sizes use those of any rank."""
 
 
