@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from app.admission import Admission, Limits
 from app.admission.clients import ApiKeys
 from app.admission.counters import Counters, Rate, Total
-from app.decoders import DecoderLimits, DecoderPool
+from app.decoders.pool import DecoderLimits, DecoderPool
 from app.fetch.fetcher import Fetcher
 from app.intake.presets import read_presets
 from app.pipeline.encoded_files import EncodedFiles

@@ -12,7 +12,7 @@ from starlette.types import Scope
 
 from app.admission import Admission
 from app.admission.clients import ApiKeys
-from app.decoders import DecoderPool
+from app.decoders.pool import DecoderPool
 from app.fetch.fetcher import Fetcher
 from app.http.problems import LONGEST_NAME
 from app.intake.presets import Presets

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import numpy as np
 from PIL import Image
 
-from app.decoders import DecoderLimits, DecoderPool
+from app.decoders.pool import DecoderLimits, DecoderPool
 
 LIMITS = DecoderLimits(processes=2, max_pixels=4_000_000, max_file=4 << 20, seconds=10.0)
 

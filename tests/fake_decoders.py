@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, cast
 
-from app.decoders import SMALL, Bounds, DecoderLimits, DecoderPool, Seen, Wanted
+from app.decoders.memory import SMALL
+from app.decoders.messages import Bounds, Seen, Wanted
+from app.decoders.pool import DecoderLimits, DecoderPool
 from app.intake.spool import Blob
 from app.pipeline.coding import CodecThreads, HeldImage, ImageCodec, ImageContext, Need
 from models import codec

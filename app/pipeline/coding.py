@@ -22,19 +22,10 @@ import numpy as np
 
 from app.admission import Permit
 from app.admission.line import Turn
-from app.decoders import (
-    ENCODE_SECONDS,
-    EXPENSIVE,
-    LARGE_FILE,
-    SMALL,
-    Bounds,
-    DecoderPool,
-    Encode,
-    Seen,
-    opening_bytes,
-)
-from app.decoders import Wanted as Of
-from app.decoders.memory import KEPT, release
+from app.decoders.memory import KEPT, LARGE_FILE, SMALL, opening_bytes, release
+from app.decoders.messages import Bounds, Encode, Seen
+from app.decoders.messages import Wanted as Of
+from app.decoders.pool import ENCODE_SECONDS, EXPENSIVE, DecoderPool
 from app.intake.item import Item
 from app.intake.spool import Blob
 from app.intake.wanted import ClassifyTensors, Version

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from app.admission.counters import Counters, Total
 from app.admission.semaphore import FairSemaphore
-from app.decoders import SMALL, Seen
+from app.decoders.memory import SMALL
+from app.decoders.messages import Seen
 from app.intake.wanted import Parts, Version
 from models import codec
 from models.domain.errors import ServiceError, TooManyPixels, Unprocessable

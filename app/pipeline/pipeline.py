@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from app.admission import Permit
-from app.decoders import DecoderPool, Seen
-from app.decoders import Wanted as Of
+from app.decoders.messages import Seen
+from app.decoders.messages import Wanted as Of
+from app.decoders.pool import DecoderPool
 from app.fetch.fetcher import Fetcher
 from app.http.request import StreamWindow
 from app.intake.item import Item, Url

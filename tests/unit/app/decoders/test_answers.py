@@ -7,15 +7,17 @@ from typing import cast
 import msgspec
 import pytest
 
-from app.decoders import Bounds, Seen, Wanted
 from app.decoders.memory import SharedArea, new_area
 from app.decoders.messages import (
+    Bounds,
     Broken,
     DecodeTask,
     Encode,
     Encoded,
     Frame,
     Pixels,
+    Seen,
+    Wanted,
 )
 from app.decoders.pool import ANY, DecoderProcess, read
 from models import codec

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from app.decoders import SMALL, Bounds, DecoderPool, Encode, Seen, Wanted
-from app.decoders.pool import DecoderProcess
+from app.decoders.memory import SMALL
+from app.decoders.messages import Bounds, Encode, Seen, Wanted
+from app.decoders.pool import DecoderPool, DecoderProcess
 from models import codec
 from models.domain.errors import (
     ServiceError,

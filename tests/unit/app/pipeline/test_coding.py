@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from app.decoders import LARGE_FILE, SMALL, Bounds, opening_bytes
+from app.decoders.memory import LARGE_FILE, SMALL, opening_bytes
+from app.decoders.messages import Bounds
 from app.intake.spool import Blob
 from app.intake.wanted import OutputFormat, Version
 from app.pipeline.coding import (

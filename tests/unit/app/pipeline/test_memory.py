@@ -10,7 +10,8 @@ import pytest
 
 from app.admission import Admission, Limits
 from app.admission.counters import Counters, Total
-from app.decoders import SMALL, Seen
+from app.decoders.memory import SMALL
+from app.decoders.messages import Seen
 from app.intake.item import Item
 from app.intake.wanted import OutputFormat, Parts, Version
 from app.pipeline.coding import ImageContext

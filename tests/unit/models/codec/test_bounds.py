@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from PIL import Image, ImageCms
 
-from app.decoders import EXPENSIVE
+from app.decoders.pool import EXPENSIVE
 from models import codec
 from models.codec import (
     ImageFormat,
