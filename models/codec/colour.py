@@ -134,6 +134,13 @@ _OTHER = frozenset(
 """Tags that change no pixel, or only the white: texts, measurements, and what a display needs."""
 
 
+def profile_tags(profile: bytes) -> list[tuple[bytes, int, int]]:
+    """Return name, offset and size of each tag that the table has, at most MAX_TAGS, unchecked."""
+    count = min(int.from_bytes(profile[128:_TABLE], "big"), MAX_TAGS)
+    table = profile[_TABLE : _TABLE + _TAG.size * count]
+    return list(_TAG.iter_unpack(table[: len(table) // _TAG.size * _TAG.size]))
+
+
 def is_matrix_profile(profile: bytes) -> bool:
     """Return whether a profile is certain to convert pixels by a matrix and short curves alone.
 
@@ -147,12 +154,11 @@ def _is_matrix(profile: bytes) -> bool:
     if profile[12:16] not in _CLASSES:
         return False
     needed = _NEEDED.get(profile[16:24])
-    count = int.from_bytes(profile[128:_TABLE], "big")
-    end = _TABLE + _TAG.size * count
-    if needed is None or count > MAX_TAGS or end > len(profile):
+    tags = profile_tags(profile)
+    if needed is None or len(tags) != int.from_bytes(profile[128:_TABLE], "big"):
         return False
     found = set()
-    for name, start, size in _TAG.iter_unpack(profile[_TABLE:end]):
+    for name, start, size in tags:
         if name in found or start + size > len(profile) or name not in needed | _OTHER:
             return False
         found.add(name)
@@ -166,8 +172,7 @@ def profile_cost(profile: bytes | None) -> float:
     Only stages (`D2B0` to `D2B3`) take many: a profile may name the same large stage a hundred
     times.
     """
-    table = (profile or b"")[_TABLE : _TABLE + _TAG.size * MAX_TAGS]
-    names = (table[start : start + 3] for start in range(0, len(table), _TAG.size))
+    names = [name[:3] for name, _, _ in profile_tags(profile or b"")]
     return _SECONDS_OF_STAGES if b"D2B" in names else 0.0
 
 

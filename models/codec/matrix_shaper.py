@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image as PillowImage
 from PIL import ImageCms
 
-from models.codec.colour import to_srgb
+from models.codec.colour import profile_tags, to_srgb
 from models.domain.image import Pixels
 
 SHAPER = np.dtype([("linear", np.int16, (3, 256)), ("matrix", np.int32, (3, 3))])
@@ -72,11 +72,7 @@ def _read(profile: bytes) -> NDArray[np.void] | None:
 
     Raises errors for a profile that cannot be read, or has a curve of a rare type.
     """
-    n_tags = int.from_bytes(profile[128:132], "big")
-    tags = {
-        name: profile[start : start + size]
-        for name, start, size in struct.iter_unpack(">4sII", profile[132 : 132 + 12 * n_tags])
-    }
+    tags = {name: profile[start : start + size] for name, start, size in profile_tags(profile)}
     source = ImageCms.ImageCmsProfile(BytesIO(profile))
     target = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
     with np.errstate(all="ignore"):
