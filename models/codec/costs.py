@@ -92,14 +92,8 @@ def decode_memory(
     if info.stack > 1:
         return files * size + info.n_pixels * 4 + _COMPOSED * info.n_pixels // info.stack
     needed = max(int(info.n_pixels * per_pixel), info.n_pixels * _loaded(info) + buffers)
-    return files * size + needed + _ROW * max(0, _rows(info) - info.n_pixels // _NARROW)
-
-
-def _rows(info: ImageInfo) -> int:
-    """Return the rows of the pictures that Pillow has at a time; a TIFF is turned into a second."""
-    if info.format is ImageFormat.TIFF and info.orientation != 1:
-        return info.height + info.width
-    return info.height if info.orientation < 5 else info.width
+    rows = info.height + info.width  # Pillow turns a TIFF into a second picture
+    return files * size + needed + _ROW * max(0, rows - info.n_pixels // _NARROW)
 
 
 def _loaded(info: ImageInfo) -> int:
