@@ -43,20 +43,18 @@ def tiff_buffers(data: bytes, pixels: int) -> int:
     entries = first_directory(data)
     if entries is None or len(entries) > MAX_ENTRIES:
         return pixels * _MOST_BITS // 8
-    found = _found(data, entries)
+    values = tag_values(data, entries)
+    found = {tag: numbers[0] for tag, numbers in values.items() if len(numbers) == 1}
+    told = values.get(_BITS, (_MOST_BITS if (entries["tag"] == _BITS).any() else 1,))
     width, height = found.get(_WIDTH, 0), found.get(_HEIGHT, 0)
     tile = found.get(_TILE_WIDTH, 0) * found.get(_TILE_HEIGHT, 0)
     samples = min(found.get(_SAMPLES, 1), MAX_SAMPLES)
-    per_pixel = -(-samples * found[_BITS] // 8)
+    per_pixel = -(-samples * min(max(told), _MOST_BITS) // 8)
     if found.get(_COMPRESSION) in _JPEGS:
-        coefficients = 2 * samples if data.count(_SCAN) > _chunks(entries) else 0
+        chunks = entries["number"][np.isin(entries["tag"], _OFFSETS)].max(initial=1)
+        coefficients = 2 * samples if data.count(_SCAN) > chunks else 0
         per_pixel = max(per_pixel, _RGBA) + coefficients
     return per_pixel * max(tile, width * min(found.get(_ROWS) or height, height))
-
-
-def _chunks(entries: NDArray[Any]) -> int:
-    """Return the number of strips or tiles."""
-    return max([1, *(int(each["number"]) for each in entries if each["tag"] in _OFFSETS)])
 
 
 def tag_values(data: bytes, entries: NDArray[Any]) -> dict[int, tuple[int, ...]]:
@@ -77,14 +75,6 @@ def tag_values(data: bytes, entries: NDArray[Any]) -> dict[int, tuple[int, ...]]
             numbers = np.frombuffer(content[:length], f"{order}u{size}")
             found[int(tag)] = tuple(map(int, numbers))
     return found
-
-
-def _found(data: bytes, entries: NDArray[Any]) -> dict[int, int]:
-    """Return the numbers of entries with a single number, and the largest depth of a sample."""
-    values = tag_values(data, entries)
-    found = {tag: numbers[0] for tag, numbers in values.items() if len(numbers) == 1}
-    told = values.get(_BITS, (_MOST_BITS if (entries["tag"] == _BITS).any() else 1,))
-    return found | {_BITS: min(max(told), _MOST_BITS)}
 
 
 # Depths that Pillow reads in part or not at all, and colour maps of 8 bits. The directory of the
