@@ -241,7 +241,7 @@ class Records:
         self.count = self.n_failed = self.size = 0
         for number, file in enumerate(files):
             offset = 0
-            for line, record in _records(file):
+            for line, record in records_of(file):
                 failed = record.get("status") != "ok"
                 self._places[_digest(str(record["source"]))] = number, offset, failed
                 self.count, self.n_failed = self.count + 1, self.n_failed + failed
@@ -277,7 +277,7 @@ class Records:
 
 def names_in(file: Path) -> Iterator[str]:
     """Yield the names in the whole records of a file, as they are written there."""
-    return (record["source"] for _, record in _records(file))
+    return (record["source"] for _, record in records_of(file))
 
 
 def check_present(failed: Path, names: Iterable[str]) -> int:
@@ -348,7 +348,7 @@ def shown(lines: Path, place: Path, n: int) -> str:
     return f"{text}\n  …" if n > SHOWN else text
 
 
-def _records(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+def records_of(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """Yield lines and their records before the first that a kill or a power failure has torn."""
     if not file.exists():
         return
@@ -363,7 +363,7 @@ def _records(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
 
 
 def _errors(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    return (each for each in _records(file) if each[1].get("status") != "ok")
+    return (each for each in records_of(file) if each[1].get("status") != "ok")
 
 
 def _digest(name: str) -> bytes:

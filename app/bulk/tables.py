@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from app.bulk.errors import WrongUsage
-from app.bulk.journal import Convert
+from app.bulk.journal import Convert, records_of
 
 COLUMNS = (
     "index",
@@ -63,14 +63,6 @@ def conversion(path: Path, vector: VectorColumn | None) -> Convert | None:
     return partial(write_parquet, vector=vector)
 
 
-def records_of(lines: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of a file of JSON Lines."""
-    decoder = msgspec.json.Decoder(dict[str, Any])
-    with lines.open("rb") as file:
-        for line in file:
-            yield decoder.decode(line)
-
-
 def write_csv(lines: Path, path: Path, vector: VectorColumn | None) -> None:
     """Write records as CSV by RFC 4180: UTF-8, a header, CRLF, a row for each prediction.
 
@@ -81,7 +73,7 @@ def write_csv(lines: Path, path: Path, vector: VectorColumn | None) -> None:
     with path.open("x", encoding="utf-8", newline="") as file:
         rows = csv.DictWriter(file, own, restval="", extrasaction="ignore")
         rows.writeheader()
-        for record in records_of(lines):
+        for _, record in records_of(lines):
             rows.writerows(_rows(record, vector))
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from app.bulk import tables
 from app.bulk.errors import WrongUsage
-from app.bulk.tables import VectorColumn, conversion, records_of, write_lines
+from app.bulk.journal import records_of
+from app.bulk.tables import VectorColumn, conversion, write_lines
 
 LABELLED = {
     "index": 0,
@@ -120,7 +121,7 @@ def test_a_table_gives_back_the_records_that_it_was_made_of(
         good = {"index": 0, "source": "-a.jpg", "status": "ok", "embedding": value}
     made = converted(tmp_path, f"out{suffix}", good, FAILED, vector=vector)
     write_lines(made, tmp_path / "back", vector)
-    assert [*records_of(tmp_path / "back")] == [good, FAILED]
+    assert [each for _, each in records_of(tmp_path / "back")] == [good, FAILED]
     assert (tmp_path / "back").read_bytes().startswith(b'{"index":0')
 
 
