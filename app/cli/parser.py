@@ -101,25 +101,21 @@ class CommandParser(argparse.ArgumentParser):
         line = f"darkroom: {message[:1].lower()}{message[1:]}\n"
         self.exit(ExitCode.WRONG_USAGE, f"{line}`{self.prog} --help` shows what is allowed\n")
 
-    def refuse(self, argument: str) -> NoReturn:
-        """Exit because of an argument that this parser does not have."""
-        flag = argument.partition("=")[0]
-        found = closest(flag, [each for each in self._option_string_actions if len(each) > 2])
-        noun = "flag" if flag.startswith("-") else "argument"
-        self.error(f"there is no {noun} {flag}" + (f"; did you mean {found}?" if found else ""))
-
     def refuse_unknown(self, arguments: Sequence[str]) -> None:
         """Exit for a long flag that this parser does not have, even where an argument is missing.
 
         Long flags may be shortened, and an argument with a space is no flag for argparse.
         """
+        known = [each for each in self._option_string_actions if len(each) > 2]
         for argument in arguments:
             if argument == "--":
                 return
             flag = argument.partition("=")[0]
-            known = any(each.startswith(flag) for each in self._option_string_actions)
-            if flag.startswith("--") and " " not in argument and not known:
-                self.refuse(argument)
+            is_flag = flag.startswith("--") and " " not in argument
+            if is_flag and not any(each.startswith(flag) for each in known):
+                found = closest(flag, known)
+                meant = f"; did you mean {found}?" if found else ""
+                self.error(f"there is no flag {flag}{meant}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a value that is none of the choices; argparse calls this."""
@@ -142,13 +138,10 @@ def _run(arguments: Sequence[str]) -> int:
         asked = next((each for each in arguments if not each.startswith("-")), "")
         if asked in commands:  # argparse names arguments that are missing before unknown flags
             commands[asked].refuse_unknown(arguments[arguments.index(asked) + 1 :])
-        found, unknown = parser.parse_known_args(arguments)
-        options = vars(found)
-        name = options.pop("command")
-        if unknown:
-            commands[name].refuse(unknown[0])
+        options = vars(parser.parse_args(arguments))
     finally:
         standard_output.flush()  # the text that --help or --version printed
+    name = options.pop("command")
     settings = _settings(options) if COMMANDS[name].has_settings else None
     code: int = _command(name).run(settings, **options)
     standard_output.flush()
