@@ -31,6 +31,7 @@ from multipart import MultipartSegment
 from app.admission.counters import ByKey, Counters
 from app.admission.semaphore import FairSemaphore
 from app.archives.reading import ArchiveLimits, open_archive, unpacked
+from app.http.negotiation import JSON, JSON_LINES
 from app.http.request import departure_of
 from app.intake.request_items import MEDIA_TYPES as ARCHIVES
 from app.intake.request_items import filename_of, segments
@@ -84,7 +85,6 @@ SEARCH = 3600.0
 MOST_FOLLOWERS = 16
 """Requests of one client, at all front ends, that follow results at a time."""
 
-JSON, JSON_LINES = "application/json", ("application/x-ndjson", "application/jsonl")
 FORM = "multipart/form-data"
 
 ARRIVING = 4
