@@ -26,7 +26,7 @@ from app.telemetry import logs
 from models import codec
 from models.domain.errors import ServiceError
 from models.domain.image import Image
-from models.domain.job import Completed, Job
+from models.domain.job import Job
 from models.exit_codes import ExitCode
 from models.settings import Settings
 from workers.backends.in_process import LocalBackend
@@ -126,7 +126,7 @@ def run(
                 if len(results) == index:
                     results.append(measured[0])
                 differ = int((measured[0].pixels != results[index].pixels).sum())
-                found.append(Measured(name, device, *measured[1:], differ))
+                found.append(Measured(name, device, **measured[1], different_samples=differ))
         finally:
             worker.stop()
     _show(found, left_out, as_json=as_json)
@@ -163,16 +163,17 @@ def _works(chain: FilterChain, image: Image) -> Iterator[tuple[str, FilterChain,
 
 async def _measured(
     worker: Worker[Any], job: Job, images: int, lanes: int
-) -> tuple[Image, float, float, float, float, float]:
-    """Return the result, and the figures of `Measured` in their order."""
+) -> tuple[Image, dict[str, float]]:
+    """Return the result, and the times of `Measured` by their names."""
     backend = LocalBackend(worker)
     first = await backend.run(job)  # what is loaded or allocated once is not measured
-    alone: list[tuple[float, Completed]] = []
+    alone = {name: list[float]() for name in ("milliseconds", *STAGES)}
     for _ in range(ALONE):
         start = time.perf_counter()
-        done = await backend.run(job)
-        alone.append((time.perf_counter() - start, done))
-    traces = [done.trace for _, done in alone]
+        trace = (await backend.run(job)).trace
+        alone["milliseconds"].append(time.perf_counter() - start)
+        for name in STAGES:
+            alone[name].append(getattr(trace, name))
     left = iter(range(images))
 
     async def lane() -> None:
@@ -183,12 +184,8 @@ async def _measured(
     await asyncio.gather(*(lane() for _ in range(lanes)))
     rate = images / (time.perf_counter() - start)
     assert isinstance(first.result, Image)
-    times = (
-        statistics.median(seconds for seconds, _ in alone),
-        *(statistics.median(getattr(t, name) for t in traces) for name in STAGES),
-    )
-    whole, upload, compute, download = (1000 * each for each in times)
-    return first.result, whole, upload, compute, download, rate
+    times = {name: 1000 * statistics.median(seconds) for name, seconds in alone.items()}
+    return first.result, times | {"images_per_second": rate}
 
 
 STAGES = ("upload", "compute", "download")
