@@ -24,15 +24,15 @@ def json_line(record: "ImageResult", **more: str) -> bytes:
 def human_line(line: bytes, *, colours: bool = False) -> str:
     """Return a record, a line of JSON, as a line for people."""
     made = msgspec.json.decode(line)
-    name = styled(_plain(made["source"]), Style.BOLD, on=colours)
+    name = styled(printable(made["source"]), Style.BOLD, on=colours)
     if error := made.get("error"):
-        return f"{name}  {styled(_plain(error['detail']), Style.RED, on=colours)}\n"
+        return f"{name}  {styled(printable(error['detail']), Style.RED, on=colours)}\n"
     if image := made.get("image"):
         size = f"{image['width']} × {image['height']}, {image['bytes']:,} bytes"
-        return f"{name} → {_plain(made.get('file', 'standard output'))}  {size}\n"
+        return f"{name} → {printable(made.get('file', 'standard output'))}  {size}\n"
     if found := made.get("predictions"):
         labels = ", ".join(f"{each['label']} {_score(each['score'])}" for each in found[:SHOWN])
-        return f"{name}  {styled(_plain(labels), Style.GREEN, on=colours)}\n"
+        return f"{name}  {styled(printable(labels), Style.GREEN, on=colours)}\n"
     return f"{name}  done; --json prints the values\n"
 
 
@@ -47,7 +47,3 @@ def readable(name: str) -> str:
 def _score(score: float) -> str:
     """Return a probability in percent, and anything else as a number."""
     return f"{score:.1%}" if 0 <= score <= 1 else f"{score:.3g}"
-
-
-def _plain(text: str) -> str:
-    return printable(readable(text))
