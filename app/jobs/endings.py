@@ -207,10 +207,7 @@ class Endings:
                     task = group.create_task(self._end(ending))
                     working.add(task)
                     task.add_done_callback(working.discard)
-                if working:
-                    await asyncio.wait(working, timeout=LOOK, return_when=asyncio.FIRST_COMPLETED)
-                else:
-                    await asyncio.sleep(LOOK)
+                await asyncio.sleep(LOOK)
 
     async def _end(self, ending: Ending) -> None:
         """Try an ending once and record the result; a fault of ours stops no further ending.

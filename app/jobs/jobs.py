@@ -218,7 +218,7 @@ class Jobs:
         if time.monotonic() >= self._next_search:
             self._next_search = time.monotonic() + SEARCH
             idle = await asyncio.to_thread(self.folder.unchanged)
-            await self._remove({*idle} - await store.known(idle))
+            await self._remove({*idle} - await store.kept())
 
     async def _remove(self, ids: Iterable[str]) -> None:
         for id_ in ids:
