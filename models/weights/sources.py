@@ -3,13 +3,13 @@
 This module reads no file and downloads nothing; `workers.engines.model` opens the result.
 """
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from models.did_you_mean import hint
 from models.networks.folder import SUFFIXES, WEIGHTS, spec_of
 from models.networks.registry import NETWORKS
 from models.networks.spec import Bundled, NetworkSpec, PublishedWeights
@@ -111,11 +111,10 @@ def _unknown(
     asked: str, spec: NetworkSpec, named: Mapping[str, WeightsSource], several: bool
 ) -> str:
     known = ", ".join({"auto": None, **named})
-    close = difflib.get_close_matches(asked, [*named, "random"], n=1)
     each = f"; for each network its own: {PREFIX}WEIGHTS={spec.name}=auto,…" if several else ""
     return (
-        f"no weights {asked!r}{f' of {spec.name}' if several else ''}"
-        f"{f' (did you mean {close[0]!r}?)' if close else ''}: there are "
+        f"no weights {asked!r}{f' of {spec.name}' if several else ''}; "
+        f"{hint(asked, [*named, 'random'])}there are "
         f"{known}, random, random:SEED and files named *{', *'.join(SUFFIXES)}{each}"
     )
 

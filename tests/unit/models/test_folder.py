@@ -141,7 +141,7 @@ def test_the_weights_are_the_folder_s_unless_the_settings_name_others(
     assert resolve(given, spec_of(str(path))) == LocalFile(path / file, None, DIGEST)
     assert resolve_all(of(networks=str(path), weights="random:4"))["own"] == Random(4)
     assert resolve_all(of(networks=both, weights="bundled"))["own"] == own
-    with pytest.raises(ValueError, match="no weights 'other': there are auto, random, random:"):
+    with pytest.raises(ValueError, match="no weights 'other'; there are auto, random, random:"):
         resolve_all(of(networks=str(path), weights="other"))
     (path / file).unlink()
     with pytest.raises(ValueError, match="has no weights file, or several: save model"):

@@ -200,7 +200,7 @@ def test_networks_may_have_weights_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("networks", "weights", "text"),
     [
-        ("resnet18,resnet50", "bundled", "no weights 'bundled' of resnet50: there are auto, image"),
+        ("resnet18,resnet50", "bundled", "no weights 'bundled' of resnet50; there are auto, image"),
         ("resnet18", "resnet50=random", "'resnet50', but the networks are resnet18"),
     ],
 )

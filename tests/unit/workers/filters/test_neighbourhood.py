@@ -14,9 +14,7 @@ from tests.pictures import drawing
 from tests.unit.workers.filters.images import image, images, run
 from workers.filters.blur import BoxBlur, GaussianBlur
 from workers.filters.rank import Median, Rank
-from workers.filters.separable import (
-    taps,
-)
+from workers.filters.separable import taps
 
 SIGMAS = st.one_of(st.sampled_from([0.1, 100.0]), st.floats(0.1, 12))
 
