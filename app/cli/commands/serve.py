@@ -32,10 +32,8 @@ def run(settings: Settings) -> int:
 
     The server is imported here: `serve --help` takes 0.2 s of CPU time without it, 0.9 s with it.
     """
-    from app import main
     from app.connections.listening import bind, bind_metrics, check_tls
     from app.processes import plan as tree
-    from app.processes import uvicorn_server
     from app.telemetry import logs, tracing
 
     logs.configure(settings.log_level, settings.log_format)
@@ -56,6 +54,9 @@ def run(settings: Settings) -> int:
         _check_grpc_port(settings)
         if plan.front_ends:
             return tree.run(settings, plan)
+        from app import main
+        from app.processes import uvicorn_server
+
         sockets = [bind(settings.host, settings.port)]
         server = uvicorn_server.Server(main.create_app(settings), settings, bind_metrics(settings))
         return uvicorn_server.run(server, sockets)
