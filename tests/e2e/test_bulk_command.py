@@ -71,7 +71,7 @@ def test_the_end_of_a_command_tells_warnings_and_the_first_failures(tmp_path: Pa
     (folder / "good.HEIC").write_bytes(jpeg())
     for number in range(4):
         (folder / f"{number}.jpg").write_bytes(b"no image")
-    words = (sys.executable, "-m", "app.cli", "classify", folder, "--weights", "random")
+    words = (sys.executable, "-m", "app.cli", "classify", str(folder), *SMALL)
     image = {"DARKROOM_HOST": "0.0.0.0"}  # as in an image of the server
     done = ran(*words, "--out", out, environment=image, code=ExitCode.FAILED)
     assert "everybody who can reach" not in done.stderr

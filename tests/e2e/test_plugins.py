@@ -1,7 +1,6 @@
 """Packages of filters: the example of docs/add-a-filter.md, installed, and packages with faults."""
 
 import io
-import os
 import re
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from models.exit_codes import ExitCode
 from tests.documentation import ROOT, blocks
 from tests.pictures import drawing, encoded
 from tests.ray_cluster import ENVIRONMENT
-from tests.server import get, post, ran, serving
+from tests.server import COLD, FILTERS_ONLY, get, post, ran, serving
 
 EXAMPLE = ROOT / "tests/plugin_example"
 PIP = (sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--no-build-isolation")
@@ -38,9 +37,9 @@ def test_the_page_shows_the_files_of_the_example() -> None:
 
 
 def test_a_server_of_several_processes_has_the_filter(site: Path) -> None:
-    flags = ("--front-ends", "1", "--weights", "imagenet1k_v1", "--cache-folder", os.devnull)
+    environment = FILTERS_ONLY | {"PYTHONPATH": f"{site}:{ROOT}"}
     pixels = np.asarray(drawing(40, 30), np.int64)
-    with serving(*flags, environment={"PYTHONPATH": f"{site}:{ROOT}"}) as server:
+    with serving("--front-ends", "1", program=COLD, environment=environment) as server:
         url = f"http://127.0.0.1:{server.port}"
         record = get(f"{url}/filters").json()["filters"][-1]
         assert (record["name"], record["group"]) == ("exposure", "darkroom_exposure")

@@ -13,14 +13,14 @@ import pytest
 
 from models.exit_codes import ExitCode
 from tests.pictures import jpeg
-from tests.server import COLD, PATIENCE, post, serving, until
+from tests.server import COLD, FILTERS_ONLY, PATIENCE, post, serving, until
 
 
 @pytest.mark.parametrize("front_ends", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_the_address_is_logged_once_when_connections_are_accepted(front_ends: str) -> None:
-    flags = ["--port", "0", "--gpus", "0", "--weights", "random"]
-    command = [*COLD, "serve", *flags, "--front-ends", front_ends]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+    command = [*COLD, "serve", "--port", "0", "--gpus", "0", "--front-ends", front_ends]
+    cold = os.environ | FILTERS_ONLY
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=cold) as server:
         assert server.stderr is not None
         try:
             messages = []
@@ -43,8 +43,8 @@ def test_the_address_is_logged_once_when_connections_are_accepted(front_ends: st
 def test_sighup_changes_limits_in_place_and_a_wrong_file_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "darkroom.env"
     file.write_text("DARKROOM_MAX_BODY_BYTES=1000000\n")
-    flags = ("--weights", "random", "--precision", "fp32", "--log-level", "error")
-    with serving(*flags, "--settings-file", str(file), program=COLD) as server:
+    flags = ("--log-level", "error", "--settings-file", str(file))
+    with serving(*flags, program=COLD, environment=FILTERS_ONLY) as server:
         url = f"http://127.0.0.1:{server.port}/filter?name=invert"
 
         def status() -> int:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.conftest import origin
 from tests.pictures import jpeg
-from tests.server import COLD, post, serving
+from tests.server import COLD, FILTERS_ONLY, post, serving
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
 
@@ -27,13 +27,12 @@ def received() -> list[Any]:
         return 200, b""
 
     with origin(receive) as address:
-        environment = {
+        environment = FILTERS_ONLY | {
             "DARKROOM_TRACING": "true",
             "OTEL_EXPORTER_OTLP_ENDPOINT": address,
             "OTEL_BSP_SCHEDULE_DELAY": "600000",  # so that only the end of the server sends them
         }
-        flags = ("--weights", "random", "--precision", "fp32", "--log-level", "error")
-        with serving(*flags, environment=environment, program=COLD) as server:
+        with serving("--log-level", "error", environment=environment, program=COLD) as server:
             url = f"http://127.0.0.1:{server.port}"
             headers = {"Content-Type": "image/jpeg"} | JOINED
             reply = post(f"{url}/filter?name=sepia", content=jpeg(), headers=headers)
