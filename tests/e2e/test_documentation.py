@@ -25,7 +25,10 @@ PORT = re.compile(r"(\blocalhost:|\b127\.0\.0\.1:|--port[ =]|PORT=)(80\d\d)\b")
 ADDRESS = re.compile(r"https?://(?!localhost|127\.|169\.254\.)[\w.-]+(:\d+)?")
 """The beginning of any other URL: the tests have an origin for all of them, and no network."""
 
-LONG = ("step-by-step", "operations", "command-line", "bulk", "api", "clients", "troubleshooting")
+LONG = (
+    *("step-by-step", "operations", "command-line", "bulk", "api", "clients", "troubleshooting"),
+    "your-own-network",
+)
 """Pages that start many servers and commands."""
 
 WITH_EXAMPLES = [
