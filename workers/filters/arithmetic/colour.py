@@ -4,7 +4,6 @@ and matrices.
 
 import functools
 import struct
-from collections.abc import Callable
 from typing import TypeVar
 
 import cv2
@@ -47,13 +46,6 @@ def as_grey(grey: NDArray[np.uint8], pixels: Pixels) -> Pixels:
     """Return a grey plane, uint8 (H, W), with the channels and the alpha of an image (H, W, C)."""
     colour, alpha = split_alpha(pixels)
     return join_alpha(repeated(np.asarray(grey, np.uint8), colour.shape[2]), alpha)
-
-
-def by_pillow(pixels: Pixels, function: Callable[[Image.Image], Image.Image]) -> Pixels:
-    """Apply a function of Pillow to the colours of uint8 (H, W, C); alpha is copied."""
-    colour, alpha = split_alpha(pixels)
-    image = Image.fromarray(colour[:, :, 0] if colour.shape[2] == 1 else colour)
-    return join_alpha(np.asarray(function(image)).reshape(colour.shape), alpha)
 
 
 def rounded_table(levels: NDArray[np.float64]) -> NDArray[np.uint8]:

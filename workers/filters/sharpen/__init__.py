@@ -8,11 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ImageFilter
+from PIL import Image, ImageFilter
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.colour import blend, by_pillow
+from workers.filters.arithmetic.colour import blend
 from workers.filters.arithmetic.sums import OPENCV, Border, correlated_bytes, fits_single
 from workers.filters.base import ColourFilter, number, rows_of_text
 from workers.filters.separable import FAR, NEAR, ROWS, blurred_levels, device_taps, reach, tile_taps
@@ -204,12 +204,10 @@ class Preset(ColourFilter):
         return np.asarray(found, np.uint8)
 
     def _by_pillow(self, colour: Pixels) -> Pixels:
-        border = cv2.BORDER_REPLICATE
-        margin = _MARGIN
+        margin, border = _MARGIN, cv2.BORDER_REPLICATE
         wide = cv2.copyMakeBorder(colour, margin, margin, margin, margin, border)
-        padded = np.asarray(wide, np.uint8).reshape(*wide.shape[:2], colour.shape[2])
-        found = by_pillow(padded, lambda image: image.filter(_KERNELS[self.kernel]))
-        return found[margin:-margin, margin:-margin]
+        found = Image.fromarray(np.asarray(wide, np.uint8)).filter(_KERNELS[self.kernel])
+        return np.asarray(found)[margin:-margin, margin:-margin]
 
 
 @functools.cache
