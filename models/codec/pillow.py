@@ -69,10 +69,15 @@ def open_image(data: bytes, format: ImageFormat) -> ImageFile.ImageFile:
         data, layout = bytes_for_pillow(data)
     elif format is ImageFormat.PNG:
         data = without_damaged_chunks(data)
-    elif format is ImageFormat.HEIF:
-        return _open_heif(data)
-    image = PillowImage.open(BytesIO(data), formats=[format.name])
+    image: ImageFile.ImageFile
+    if format is ImageFormat.HEIF:
+        image = HeifPicture(BytesIO(data))
+    else:
+        image = PillowImage.open(BytesIO(data), formats=[format.name])
     match format:
+        case ImageFormat.HEIF:
+            if points := image.info.get("nclx"):
+                image.info["icc_profile"] = cicp_profile(*points, grey=False)
         case ImageFormat.TIFF:
             prepare(image, layout)
         case ImageFormat.PNG:
@@ -91,13 +96,6 @@ def open_image(data: bytes, format: ImageFormat) -> ImageFile.ImageFile:
         case ImageFormat.BMP:
             image.info["icc_profile"] = embedded_profile(data)
     return image
-
-
-def _open_heif(data: bytes) -> HeifPicture:
-    picture = HeifPicture(BytesIO(data))
-    if points := picture.info.get("nclx"):
-        picture.info["icc_profile"] = cicp_profile(*points, grey=False)
-    return picture
 
 
 @contextmanager
