@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from models.domain.job import Job, Lane
-from models.threads import NICER, NICEST, can_lower_priority
+from models.threads import NICER, can_lower_priority
 from tests.fakes import FakeEngine, FakeSlot, Gate, Inbox, fake_job
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
@@ -57,4 +57,4 @@ def test_only_the_threads_of_the_background_have_a_low_priority() -> None:
         for lane in (Lane.INTERACTIVE, Lane.BACKGROUND):
             assert inbox.answer_of(worker.submit(fake_job(1, lane=lane), inbox)) == 1
     usual = os.getpriority(os.PRIO_PROCESS, 0)
-    assert found == {"front": usual, "behind": min(usual + NICER, NICEST)}
+    assert found == {"front": usual, "behind": min(usual + NICER, 19)}
