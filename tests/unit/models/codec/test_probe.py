@@ -54,15 +54,9 @@ def test_broken_exif_does_not_fail_an_image() -> None:
 
 
 def test_more_than_one_frame_is_told() -> None:
-    for format, frames in [
-        (ImageFormat.GIF, 2),
-        (ImageFormat.TIFF, 2),
-        (ImageFormat.PNG, 3),
-        (ImageFormat.WEBP, 3),
-        (ImageFormat.AVIF, 3),
-    ]:
+    for name, frames in {"GIF": 2, "TIFF": 2, "PNG": 3, "WEBP": 3, "AVIF": 3}.items():
         first, *others = (PillowImage.new("RGB", (8, 8), (c, 0, 0)) for c in (0, 120, 240))
-        data = encoded(first, format.name, save_all=True, append_images=others)
+        data = encoded(first, name, save_all=True, append_images=others)
         assert open_file(data, max_pixels=LIMIT).info.frames == frames
 
 
