@@ -2,7 +2,7 @@
 
 These requests take most of the CPU time of a start. `tests.server.COLD` runs this module, and the
 server that it starts runs it again for each front end and each worker. With
-`tests.server.FILTERS_ONLY` in its environment it has no networks, and loads no PyTorch for them.
+`tests.server.FILTERS` in its environment it has no networks, and loads no PyTorch for them.
 """
 
 import os
@@ -14,7 +14,7 @@ import app.cli.script  # noqa: F401  # sets the environment of thread pools befo
 from workers.engines.cpu.engine import CpuEngine
 from workers.supervision import startup
 
-if "FILTERS_ONLY" in os.environ:
+if "FILTERS" in os.environ:
     start = startup.start_worker
     startup.start_worker = lambda *given, **more: start(*given, **more | {"weights": False})
 patch.object(CpuEngine, "warm_up", Mock()).start()

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app.bulk.engine import IMAGES
 from models.exit_codes import ExitCode
 from tests.chaos.harness.processes import tree
 from tests.pictures import drawing, encoded, jpeg
@@ -87,10 +86,10 @@ def test_the_end_of_a_command_tells_warnings_and_the_first_failures(tmp_path: Pa
 
 def test_the_end_of_the_server_and_ctrl_c_end_the_command_and_all_processes(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jpg")
-    for number in range(IMAGES):  # of the request before that with the pipe
+    for number in range(AHEAD):  # of the request before that with the pipe
         (tmp_path / f"{number:02}.jpg").write_bytes(jpeg())
-    words = [sys.executable, "-m", "app.cli", "classify", str(tmp_path), *SMALL]
-    words += ["--out", str(tmp_path / "out.jsonl")]
+    out = str(tmp_path / "out.jsonl")
+    words = [sys.executable, "-c", RUN, "classify", str(tmp_path), "--out", out, *SMALL]
 
     with subprocess.Popen(words, stderr=subprocess.DEVNULL) as command:
         until(lambda: any(each.stat().st_size for each in tmp_path.glob("*.partial")))
@@ -104,11 +103,7 @@ def test_the_end_of_the_server_and_ctrl_c_end_the_command_and_all_processes(tmp_
         until(lambda: any(each.stat().st_size for each in tmp_path.glob("*.partial")))
         started = tree(command.pid)[1:]
         lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in started}
-        server = next(
-            pid
-            for pid, line in lines.items()
-            if b"server of a command" in line.replace(b"\0", b" ")
-        )
+        (server,) = (pid for pid, line in lines.items() if b"server of a command" in line)
         os.kill(server, signal.SIGKILL)
         (tmp_path / "pipe.jpg").write_bytes(jpeg())
         assert command.wait(PATIENCE) == ExitCode.FAILED

@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.conftest import Running, Start
 from tests.e2e.test_streams import line, talking
 from tests.pictures import png
-from tests.server import COLD, FILTERS_ONLY, PATIENCE, serving
+from tests.server import COLD, FILTERS, PATIENCE, serving
 
 STOPPED = "the server is shutting down; send it again"
 
@@ -117,7 +117,7 @@ def test_every_unfinished_image_of_a_stream_has_its_own_error(
 @pytest.mark.parametrize("grace", [pytest.param("0", marks=pytest.mark.slow), "1"])
 def test_no_kept_connection_loses_a_request_while_the_server_ends(grace: str) -> None:
     """Kept connections send one request after the other, until an answer says that they end."""
-    with serving("--grace", grace, program=COLD, environment=FILTERS_ONLY) as served:
+    with serving("--grace", grace, program=COLD, environment=FILTERS) as served:
         port, process = served.port, served.process
         going, lost = Event(), list[Exception]()
 

@@ -19,7 +19,7 @@ import pytest
 from tests.chaos import jobs_killed
 from tests.e2e.conftest import Start
 from tests.pictures import jpeg, png
-from tests.server import COLD, FILTERS_ONLY, serving, until
+from tests.server import COLD, FILTERS, serving, until
 
 LINES = {"Content-Type": "application/x-ndjson"}
 FINISHED = ("succeeded", "failed", "cancelled", "expired")
@@ -246,7 +246,7 @@ def test_without_a_folder_the_answer_names_the_setting(server: Any) -> None:
 def test_a_job_survives_kills_with_every_item_once(
     tmp_path: Path, front_ends: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cold = partial(serving, program=COLD, environment=FILTERS_ONLY)
+    cold = partial(serving, program=COLD, environment=FILTERS)
     monkeypatch.setattr(jobs_killed, "serving", cold)
     given = jobs_killed.arguments().parse_args(
         f"--images 150 --kills 1 --front-ends {front_ends} --operation filter".split()

@@ -13,7 +13,7 @@ from models.exit_codes import ExitCode
 from tests.documentation import ROOT, blocks
 from tests.pictures import drawing, encoded
 from tests.ray_cluster import ENVIRONMENT
-from tests.server import COLD, FILTERS_ONLY, get, post, ran, serving
+from tests.server import COLD, FILTERS, get, post, ran, serving
 
 EXAMPLE = ROOT / "tests/plugin_example"
 PIP = (sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--no-build-isolation")
@@ -37,7 +37,7 @@ def test_the_page_shows_the_files_of_the_example() -> None:
 
 
 def test_a_server_of_several_processes_has_the_filter(site: Path) -> None:
-    environment = FILTERS_ONLY | {"PYTHONPATH": f"{site}:{ROOT}"}
+    environment = FILTERS | {"PYTHONPATH": f"{site}:{ROOT}"}
     pixels = np.asarray(drawing(40, 30), np.int64)
     with serving("--front-ends", "1", program=COLD, environment=environment) as server:
         url = f"http://127.0.0.1:{server.port}"

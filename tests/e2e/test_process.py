@@ -13,13 +13,13 @@ import pytest
 
 from models.exit_codes import ExitCode
 from tests.pictures import jpeg
-from tests.server import COLD, FILTERS_ONLY, PATIENCE, post, serving, until
+from tests.server import COLD, FILTERS, PATIENCE, post, serving, until
 
 
 @pytest.mark.parametrize("front_ends", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_the_address_is_logged_once_when_connections_are_accepted(front_ends: str) -> None:
     command = [*COLD, "serve", "--port", "0", "--gpus", "0", "--front-ends", front_ends]
-    cold = os.environ | FILTERS_ONLY
+    cold = os.environ | FILTERS
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=cold) as server:
         assert server.stderr is not None
         try:
@@ -44,7 +44,7 @@ def test_sighup_changes_limits_in_place_and_a_wrong_file_changes_nothing(tmp_pat
     file = tmp_path / "darkroom.env"
     file.write_text("DARKROOM_MAX_BODY_BYTES=1000000\n")
     flags = ("--log-level", "error", "--settings-file", str(file))
-    with serving(*flags, program=COLD, environment=FILTERS_ONLY) as server:
+    with serving(*flags, program=COLD, environment=FILTERS) as server:
         url = f"http://127.0.0.1:{server.port}/filter?name=invert"
 
         def status() -> int:

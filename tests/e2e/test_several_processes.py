@@ -18,18 +18,7 @@ import torch
 from models.networks.registry import BUNDLED
 from tests.edge import listens
 from tests.pictures import jpeg
-from tests.server import (
-    COLD,
-    FILTERS_ONLY,
-    PATIENCE,
-    Served,
-    children,
-    get,
-    gone,
-    post,
-    serving,
-    until,
-)
+from tests.server import COLD, FILTERS, PATIENCE, Served, children, get, gone, post, serving, until
 
 TREE = (
     *("--front-ends", "2", "--log-level", "error"),
@@ -95,7 +84,7 @@ def all_but_the_last_byte(server: Served, body: bytes) -> socket.socket:
 
 def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(tmp_path: Path) -> None:
     # Other tests keep files of their servers in the common folder.
-    mine = FILTERS_ONLY | {"TMPDIR": str(tmp_path)}
+    mine = FILTERS | {"TMPDIR": str(tmp_path)}
     flags = (*TREE, "--body-timeout", "9999", "--drain-timeout", "9999")
     bodies = [jpeg(n) for n in range(8)]
     with ExitStack() as stack:
@@ -119,7 +108,7 @@ def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(tmp_path: 
 
 @pytest.mark.slow
 def test_nothing_outlives_a_supervisor_that_was_killed() -> None:
-    with serving(*TREE, program=COLD, environment=FILTERS_ONLY) as server:
+    with serving(*TREE, program=COLD, environment=FILTERS) as server:
         found = children(server.process.pid)
         pids = list(found.values())
         assert len(pids) == 3
@@ -133,7 +122,7 @@ def test_a_database_of_jobs_that_can_never_work_ends_the_server(tmp_path: Path) 
     (data := tmp_path / "data").mkdir()
     (data / "jobs.sqlite3").write_bytes(b"not a database, and none that SQLite could open" * 100)
     flags, log = (*TREE, "--data-folder", str(data)), tmp_path / "log"
-    cold = serving(*flags, log=log, program=COLD, environment=FILTERS_ONLY)
+    cold = serving(*flags, log=log, program=COLD, environment=FILTERS)
     with pytest.raises(RuntimeError, match="exit code 2"), cold:
         pass
     assert "cannot be used: file is not a database" in log.read_text()

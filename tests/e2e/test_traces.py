@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.conftest import origin
 from tests.pictures import jpeg
-from tests.server import COLD, FILTERS_ONLY, post, serving
+from tests.server import COLD, FILTERS, post, serving
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
 
@@ -27,7 +27,7 @@ def received() -> list[Any]:
         return 200, b""
 
     with origin(receive) as address:
-        environment = FILTERS_ONLY | {
+        environment = FILTERS | {
             "DARKROOM_TRACING": "true",
             "OTEL_EXPORTER_OTLP_ENDPOINT": address,
             "OTEL_BSP_SCHEDULE_DELAY": "600000",  # so that only the end of the server sends them

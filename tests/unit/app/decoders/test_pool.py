@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,12 +89,7 @@ STORED = {"compress_level": 0, "exif": EXIF}
     ],
 )
 async def test_a_process_decodes_to_the_very_bytes_of_a_thread(
-    shared: DecoderPool,
-    tmp_path: Path,
-    format_: str,
-    side: int,
-    options: dict[str, object],
-    on_disk: bool,
+    shared: DecoderPool, tmp_path: Path, format_: str, side: int, options: Any, on_disk: bool
 ) -> None:
     data = drawn(format_, side, **options)
     expected = codec.decode(data, max_pixels=LIMITS.max_pixels)

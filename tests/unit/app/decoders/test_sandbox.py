@@ -31,16 +31,12 @@ for attempt in sys.argv[1:]:
         continue
     kept = []
     allowance = sandbox.Allowance()
-    problem = sandbox.enter(max_pixels=1_000_000, max_file=1 << 20)
-    if problem:
-        os.write(1, b"unsupported")
-        os._exit(0)
+    said = sandbox.enter(max_pixels=1_000_000, max_file=1 << 20) and "unsupported"
     try:
-        exec(attempt)
+        said or exec(attempt)
     except BaseException as error:
-        os.write(1, type(error).__name__.encode())
-        os._exit(0)
-    os.write(1, b"done")
+        said = type(error).__name__
+    os.write(1, (said or "done").encode())
     os._exit(0)
 """
 """A program that makes each attempt in a decoder process, forked as decoders are."""
