@@ -25,9 +25,7 @@ FILTER = ("filter", "a.png", "--ops", '[{"name": "invert"}]', "-o", "out/", "--g
 
 @pytest.fixture(autouse=True)
 def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Return an environment in which a checkout that is not installed is found from every folder
-    too.
-    """
+    """Let a checkout that is not installed be found from every folder."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 

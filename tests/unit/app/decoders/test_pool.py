@@ -455,7 +455,6 @@ async def test_images_are_decoded_after_one_another_within_what_each_is_granted(
         assert not pool.ended
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
 async def test_a_process_gives_the_memory_of_a_large_image_back() -> None:
     data = drawn(side=1900, compress_level=0)  # 11 MB, which the allocator would keep
     async with pool_of(ONE) as pool:
