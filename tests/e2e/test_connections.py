@@ -19,7 +19,7 @@ from tests.certificates import self_signed
 from tests.e2e.conftest import Running, Start
 from tests.pictures import jpeg
 from tests.ports import free_port
-from tests.server import COLD, PATIENCE, get, serving, until
+from tests.server import COLD, FILTERS, PATIENCE, get, serving, until
 
 HEALTHCHECK = Path(__file__).parents[2] / "docker/healthcheck.py"
 HOST = b"Host: x\r\n"
@@ -120,9 +120,9 @@ def test_https_and_metrics_on_a_port_of_their_own(certificate: Path, front_ends:
     port, rpc = free_port(), free_port()
     ports = ("--metrics-port", str(port), "--grpc-port", str(rpc))
     flags = ("--tls-certificate", str(certificate), *ports)
-    more = ("--front-ends", front_ends, "--weights", "random", "--precision", "fp32")
+    more = ("--front-ends", front_ends, "--log-level", "error")
     trust = ssl.create_default_context(cafile=str(certificate))
-    with serving(*flags, *more, "--log-level", "error", tls=trust, program=COLD) as server:
+    with serving(*flags, *more, tls=trust, program=COLD, environment=FILTERS) as server:
         url = f"https://127.0.0.1:{server.port}"
         with httpx.Client(base_url=url, verify=trust, timeout=PATIENCE) as client:
             answer = client.post("/filter?name=invert", content=jpeg(), headers=JPEG)
