@@ -26,6 +26,7 @@ from models.api.schemas import (
 )
 from models.codec import ENCODABLE, Encoding, ImageFormat, ImageInfo, claimed_pixels, identify
 from models.codec.costs import START, claimed_frames, encode_cost
+from models.codec.encoder import OPTIONS_OF
 from models.domain.errors import FieldError, InvalidParameter, NotAcceptable, ServiceError
 from models.domain.image import Subsampling
 from workers.filters.base import Filter
@@ -41,7 +42,8 @@ MAX_ID = 256
 
 _OF_ENCODING = set(EncodingOptions.model_fields)
 _OF_ANY_FORMAT = {"quality", "metadata"}
-"""Options of encoding that a version with a format of its own still takes from the request."""
+"""Options of encoding that a version with a format of its own still takes from the request, if that
+format has them."""
 
 NETWORK, CODEC = 20_000, 1000
 """Microseconds that a network, and decoding and encoding, are expected to take for an image."""
@@ -352,7 +354,12 @@ def version_of(
     """
     given = own.model_dump(include=_OF_ENCODING, exclude_none=True)
     if shared is not None:
-        inherited = _OF_ANY_FORMAT if own.format else _OF_ENCODING
+        inherited = _OF_ENCODING
+        if own.format:
+            format_ = named_format(own.format)
+            inherited = {
+                each for each in _OF_ANY_FORMAT if format_ in OPTIONS_OF.get(each, ENCODABLE)
+            }
         given = shared.model_dump(include=inherited, exclude_none=True) | given
     name = given.pop("format", None)
     encoding = Encoding(**given)

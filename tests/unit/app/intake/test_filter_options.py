@@ -192,6 +192,13 @@ def test_filters_that_measure_take_no_frames() -> None:
             version_of(chain, EncodingOptions(frames="all"), AS_SOURCE)
 
 
+def test_a_version_of_its_own_format_takes_what_the_format_has_from_the_request() -> None:
+    versions = [{"name": "invert", "format": name} for name in ("gif", "png")]
+    given = ProcessOptions(versions=versions, metadata="keep", quality=50, lossless=True)
+    gif, png = (each.encoding for each in versions_of(given, EVERYTHING))
+    assert (gif.metadata, png.metadata, png.quality, png.lossless) == ("strip", "keep", 50, False)
+
+
 def test_the_pictures_of_all_overlays_of_a_chain_are_small_together() -> None:
     picture = picture_of(np.zeros((512, 256, 3), np.uint8))
     for n in (1, 2):
