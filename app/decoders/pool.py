@@ -23,7 +23,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -57,9 +57,7 @@ from models.domain.errors import (
     UnsupportedMedia,
 )
 from models.domain.image import Image
-
-if TYPE_CHECKING:  # the fork server loads this module, and no settings
-    from models.settings import Settings
+from models.settings import Settings
 
 log = logging.getLogger("darkroom.decoders")
 
@@ -151,7 +149,7 @@ class DecoderLimits:
     seconds: float = DECODE_SECONDS
 
     @classmethod
-    def from_settings(cls, settings: "Settings", cores: int) -> "DecoderLimits":
+    def from_settings(cls, settings: Settings, cores: int) -> "DecoderLimits":
         """Return the limits of the settings; the default is a process a core, and at least two."""
         auto = settings.decoders == "auto"
         processes = max(2, cores) if auto else int(settings.decoders)

@@ -14,7 +14,7 @@ PROGRAM = f"""
 import mmap, os, socket, subprocess, sys, threading
 sys.path.append({str(ROOT)!r})
 import numpy
-from app.decoders import sandbox
+from app.decoders import child, sandbox
 
 def map_shared(count):
     for n in range(count):
