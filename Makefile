@@ -48,7 +48,7 @@ serve: .venv/.runtime-$(RUNTIME)
 # A test process for each core, at most eight, because each loads PyTorch. The tests of one file stay
 # in one process and share its servers. Files that take long come first, so that all end together.
 PARALLEL = -n auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder
-TESTS = tests/e2e tests/unit/workers tests/unit/app tests/unit/models $(wildcard tests/unit/test_*.py) \
+TESTS = tests/e2e tests/unit/workers $(filter-out %/workers %/__pycache__,$(wildcard tests/unit/*)) \
 	tests/contract tests/gpu clients/python/tests
 
 # Images of containers often set it: then each process that a test starts compiles all modules again.

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,11 +35,13 @@ from tests.pictures import HEIF, as_image, png
 from tests.server import PATIENCE, gone
 
 
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _patient() -> Iterator[None]:
     """Let processes take any time to start and to end."""
-    monkeypatch.setattr("app.decoders.pool.START_WITHIN", PATIENCE)
-    monkeypatch.setattr("app.decoders.pool.END_WITHIN", PATIENCE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.decoders.pool.START_WITHIN", PATIENCE)
+        patch.setattr("app.decoders.pool.END_WITHIN", PATIENCE)
+        yield
 
 
 @pytest.fixture(scope="module")
