@@ -8,7 +8,7 @@ fails and counts as an upload does.
 import re
 from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 from urllib.parse import unquote
@@ -190,9 +190,9 @@ LONGEST_NAME = 1000
 """Largest number of characters of a file's name, which is part of its record."""
 
 _EXTENDED_NAME = re.compile(
-    r""";\s*filename\*\s*=\s*"?([^'";\s]+)'[^']*'([^";\s]*)""", re.IGNORECASE
+    r""";\s*filename\*\s*=\s*"?(utf-8|iso-8859-1)'[^']*'([^";\s]*)""", re.IGNORECASE
 )
-"""The codec and the text of `filename*`."""
+"""The codec and the text of `filename*`. Other codecs of Python fail at some bytes, or are slow."""
 
 FIELDS = 100
 """Largest number of parts of a form besides one for each image."""
@@ -307,10 +307,8 @@ def filename_of(head: MultipartSegment) -> str:
     """
     name = _utf8(head.filename)
     if extended := _EXTENDED_NAME.search(head.header("Content-Disposition", "")):
-        with suppress(LookupError):  # an unknown codec
-            name = unquote(extended[2], extended[1])
-    # UTF-7 may hold half a surrogate pair, which no answer can hold.
-    return name[:LONGEST_NAME].encode(errors="replace").decode()
+        name = unquote(extended[2], extended[1])
+    return name[:LONGEST_NAME]
 
 
 def _text(name: str, head: MultipartSegment, content: Blob | ServiceError) -> str:
