@@ -18,7 +18,10 @@ MOST_CONCURRENCY = 65_536
 """The highest limit that a job may have; what the server does is limited by its settings."""
 
 
-Moment = Annotated[datetime, BeforeValidator(lambda seconds: round(seconds, 3))]
+LAST = 2e10
+"""The last moment, in the year 2603. Pydantic takes a larger number for milliseconds."""
+
+Moment = Annotated[datetime, BeforeValidator(lambda seconds: round(min(seconds, LAST), 3))]
 """A moment, made of the seconds since 1970."""
 
 

@@ -76,3 +76,10 @@ async def test_odd_numbers_and_ids_are_no_faults_of_the_server(
     }
     async with with_a_job(url, tmp_path) as (client, _):
         assert {path: (await client.get(path)).status_code for path in paths} == paths
+
+
+def test_an_end_that_is_centuries_away_is_no_moment_of_the_past() -> None:
+    slow = job("1", total=10**12, state=State.RUNNING, done=1, started=1e9)
+    end = routes._shown(slow, {}).estimated_end
+    assert end is not None
+    assert end.year == 2603
