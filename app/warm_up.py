@@ -24,7 +24,8 @@ AT_ONCE = {False: (8,), True: (1, 4, 16)}
 batches of every size form in every worker."""
 
 SECONDS = {False: 1.0, True: 3.0}
-"""Seconds for which requests are sent after the rounds of all kinds, without and with a GPU."""
+"""Seconds for which requests are sent after the rounds of all kinds, without and with a GPU.
+Without a GPU they keep all cores busy: only then admission measures the speed."""
 
 PATIENCE = 12.0
 """Seconds after which the process serves although the warm-up has not ended: without a worker it
@@ -46,6 +47,7 @@ async def warm_up(app: FastAPI) -> list[int]:
     keys, service.keys = service.keys, None
     statuses: list[int] = []
     gpu = service.backend.load().on_gpu
+    busy = max(AT_ONCE[gpu][-1], 0 if gpu else service.admission.busy_images)
 
     transport = httpx.ASGITransport(app, client=("127.0.0.1", 0))
     client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
@@ -70,7 +72,7 @@ async def warm_up(app: FastAPI) -> list[int]:
                         await send(each, images)
                 end = time.monotonic() + SECONDS[gpu]
                 while time.monotonic() < end:
-                    await send(kinds[0], AT_ONCE[gpu][-1])
+                    await send(kinds[0], busy)
     except TimeoutError:
         log.warning(
             "the warm-up did not end within %.0f s; the first requests are slower", PATIENCE

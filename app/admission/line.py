@@ -2,8 +2,8 @@
 
 The work of an image is expected: microseconds on one core, by figures that were measured once on
 one machine. The speed at which expected work is done is measured while images keep all cores busy,
-first in the warm-up. So a machine that is slower or faster, or that other programs use too, shows
-itself in the speed alone, and expected work divided by the speed is a wait.
+on CPUs first in the warm-up. So a machine that is slower or faster, or that other programs use too,
+shows itself in the speed alone, and expected work divided by the speed is a wait.
 
 Requests are admitted while the wait is short: a queue of more than a few seconds serves no client
 better, and its images die at their deadlines (a standing queue: Nichols and Jacobson, 2012,

@@ -18,18 +18,23 @@ from workers.operations import Classify, FilterChain
 async def test_every_request_of_the_warm_up_is_answered_and_none_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(warm_up, "SECONDS", {True: 0.01})
+    monkeypatch.setattr(warm_up, "SECONDS", {False: 0.01})
     (tmp_path / "keys").write_text("a:secret\n")
     asked = set[type]()
     engine = FakeEngine(
-        answer=answer, on_launch=lambda jobs: asked.update(type(job.operation) for job in jobs)
+        answer=answer,
+        on_launch=lambda jobs: asked.update(type(job.operation) for job in jobs),
+        device="cpu",
     )
     async with served(engine) as app:
         service: Service = app.state.service
         keys = service.keys = ApiKeys(tmp_path / "keys")
         service.admission.rate = Rate(1, 1)
+        service.admission.set_busy_images(20, 20)
+        assumed = service.admission.line.speed()
         assert set(await warm_up.warm_up(app)) == {200}
         assert service.keys is keys
+        assert service.admission.line.speed() != assumed, "it was measured, on many cores too"
         await asyncio.sleep(0.05)  # until observations would be written
         text = generate_latest(service.metrics.snapshot()).decode()
     assert asked == {Classify, FilterChain}
