@@ -313,7 +313,8 @@ class _ZipArchive(Archive):
                 "are read"
             )
         try:
-            data = self._zip.read(info)
+            with self._zip.open(info) as file:
+                data = file.read(info.file_size)  # `read()` unpacks whatever is there at once
         except (
             zipfile.BadZipFile,
             zlib.error,

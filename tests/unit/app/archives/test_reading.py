@@ -25,6 +25,7 @@ from app.archives.reading import (
 )
 from models.domain.errors import BadArchive, TooLarge
 from tests.chaos.hostile.archives import pax, tar_header, tar_of, wide, wide_end
+from tests.memory import traced
 
 LIMIT = 1 << 20
 FILES = {"a.jpg": b"first" * 500, "folder/b.png": bytes(range(256)), "c.gif": b""}
@@ -156,6 +157,14 @@ def test_a_member_that_cannot_be_read_says_why(
     data = bytearray(zipped({"a": b"12345" * 100, "b": b"good"}))
     struct.pack_into(form, data, data.index(b"PK\x01\x02") + offset, value)
     check_first(bytes(data), text)
+
+
+def test_a_member_of_a_zip_unpacks_to_no_more_than_it_claims() -> None:
+    data = bytearray(zipped({"a": bytes(64 << 20), "b": b"good"}))
+    struct.pack_into("<L", data, data.index(b"PK\x01\x02") + 24, 1000)
+    with traced() as peak:
+        check_first(bytes(data), "is damaged")
+        assert peak() < 4 << 20
 
 
 def check_first(data: bytes, text: str) -> None:
