@@ -14,7 +14,7 @@ import app.cli.script  # noqa: F401  # sets the environment of thread pools befo
 from workers.engines.cpu.engine import CpuEngine
 from workers.supervision import startup
 
-if "FILTERS" in os.environ:
+if "TESTS_FILTERS_ONLY" in os.environ:
     start = startup.start_worker
     startup.start_worker = lambda *given, **more: start(*given, **more | {"weights": False})
 patch.object(CpuEngine, "warm_up", Mock()).start()

@@ -29,7 +29,7 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 COLD = (sys.executable, "-m", "tests.cold")
 """The program of a server that does not warm up, for tests whose claim does not need that."""
 
-FILTERS = {"FILTERS": "yes"}
+FILTERS = {"TESTS_FILTERS_ONLY": "yes"}
 """The environment of a cold server without networks: PyTorch takes half of a start."""
 
 
