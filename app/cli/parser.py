@@ -138,10 +138,13 @@ def _run(arguments: Sequence[str]) -> int:
         asked = next((each for each in arguments if not each.startswith("-")), "")
         if asked in commands:  # argparse names arguments that are missing before unknown flags
             commands[asked].refuse_unknown(arguments[arguments.index(asked) + 1 :])
-        options = vars(parser.parse_args(arguments))
+        found, unknown = parser.parse_known_args(arguments)
+        options = vars(found)
+        name = options.pop("command")
+        if unknown:  # argparse would show the help of all commands
+            commands[name].error(f"unrecognized arguments: {' '.join(unknown)}")
     finally:
         standard_output.flush()  # the text that --help or --version printed
-    name = options.pop("command")
     settings = _settings(options) if COMMANDS[name].has_settings else None
     code: int = _command(name).run(settings, **options)
     standard_output.flush()

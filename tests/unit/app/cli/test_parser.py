@@ -75,9 +75,10 @@ def test_help_of_serve_groups_all_settings_with_their_defaults(
         (["filters", "gausian_blur"], "did you mean 'gaussian_blur'?"),
         (["weights", "fetch", "resnet5"], "did you mean 'resnet50'?"),
         (["completion", "bsh"], "did you mean 'bash'?"),
+        (["weights", "list", "b", "c"], "arguments: c\n`darkroom weights --help` shows what"),
     ],
 )
-def test_the_name_that_was_probably_meant_is_suggested(
+def test_the_name_that_was_probably_meant_is_suggested_or_the_help_of_the_command(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert message in refused(capsys, *words)
