@@ -159,7 +159,7 @@ def admission_for(settings: Settings, counters: Counters, executor: Executor) ->
         return admission
     if gpus := wanted_gpus(settings.gpus):
         size = settings.max_batch_size or GPU_BATCH
-        return Admission(limits, counters, size, size, speed=GPU * gpus / size, rate=rate)
+        return Admission(limits, counters, gpus, size, speed=GPU, rate=rate)
     n = cores(settings)
     alone = 2 * n * (settings.max_batch_size or CPU_BATCH) // counters.front_ends
     bulk = max(1, n - 1)

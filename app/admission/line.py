@@ -92,8 +92,9 @@ class FairLine:
     which fill its batches. Images of jobs have `least` places of their own, and are never counted
     as work that others wait for.
 
-    `cores` is the number of images that are computed at the same time, on a GPU a batch. Until the
-    speed was measured, `assumed` seconds of expected work are done for each of them in a second.
+    `cores` is the number of images that are computed at the same time; each core does `assumed`
+    seconds of expected work in a second until the speed was measured. Half of `least` images keep
+    all cores, or a GPU, busy: on CPUs the other half are decoded meanwhile.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class FairLine:
         self._count = self._all = self._through = 0
         self._done, self._seconds = assumed * cores * 1e6 * FIRST, FIRST
         self._since: float | None = None
-        """When the last image ended or all cores got work; None while a core is free."""
+        """When the last image ended or all cores got work; None while there are few images."""
 
     def set_images(self, least: int, alone: int, cores: float) -> None:
         """Let this many images through, and this many of a client alone; they keep `cores` busy."""
@@ -187,7 +188,7 @@ class FairLine:
         self._work[client] += work
         if not self._work[client]:
             del self._work[client]
-        if self._since is None and self._count >= self._cores:
+        if self._since is None and self._is_busy():
             self._since = self._clock()
 
     async def take(self, turn: Turn) -> None:
@@ -216,8 +217,11 @@ class FairLine:
                 kept = max(1 - 1 / FEW, math.exp(-seconds / WINDOW))
                 self._done = kept * self._done + done
                 self._seconds = kept * self._seconds + seconds
-            self._since = now if self._count >= self._cores else None
+            self._since = now if self._is_busy() else None
         self._queue.wake()
+
+    def _is_busy(self) -> bool:
+        return 2 * self._count >= self._least
 
     def _attempt(self, turn: Turn, _since: int) -> Turn | Lack:
         lane, contended = turn.permit.standing()
