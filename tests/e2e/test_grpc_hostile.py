@@ -110,7 +110,7 @@ def test_a_compressed_message_is_not_unpacked_beyond_its_limit(ports: tuple[int,
 def test_calls_in_progress_are_answered_while_the_server_stops(ports: tuple[int, int, int]) -> None:
     """Unary calls and calls whose messages are still to come, of all methods with a message."""
     http, rpc, pid = ports
-    asked = typed("IMAGE", "BYTES", [64], bytes_contents=[jpeg(1)] * 64).SerializeToString()
+    asked = typed("IMAGE", "BYTES", [16], bytes_contents=[jpeg(1)] * 16).SerializeToString()
     model = service_pb2.ModelReadyRequest(name="resnet18").SerializeToString()
     later = {LIVE.replace("ServerLive", each): model for each in ("ModelReady", "ModelMetadata")}
     stopping = threading.Event()
