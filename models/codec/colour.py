@@ -20,6 +20,10 @@ from models.domain.image import Pixels
 
 _GREY = ("1", "L", "LA", "La", "F")
 
+INVERTED, WHITE = "darkroom inverted", "darkroom white"
+"""The keys in the `info` of Pillow's images of grey whose white is 0, and of the white of integers
+without a sign."""
+
 
 def is_grey(mode: str) -> bool:
     """Return whether Pillow's `mode` stores grey values, with or without alpha."""
@@ -32,9 +36,9 @@ def simplified(image: PillowImage.Image, scale: float = 1.0) -> PillowImage.Imag
     `scale` is the white of floats, as `float_scale` returns it.
 
     Integers of more than 8 bits are 16-bit values, v → round(v / 257), clipped if a 32-bit
-    container holds more. Floats are 0…1 if the largest is at most 1, else 0…255; NaN is 0. (Pillow
-    itself keeps only the high byte of 16-bit RGB, which differs from the rounded value by a level
-    at most.)
+    container holds more; the white of a TIFF may be less than 65,535. Floats are 0…1 if the largest
+    is at most 1, else 0…255; NaN is 0. (Pillow itself keeps only the high byte of 16-bit RGB, which
+    differs from the rounded value by a level at most.)
     """
     mode = image.mode
     if not _transparency_is_sound(image):
@@ -42,7 +46,7 @@ def simplified(image: PillowImage.Image, scale: float = 1.0) -> PillowImage.Imag
     if mode == "F":
         return PillowImage.fromarray(_from_floats(np.asarray(image), scale))
     if mode.startswith("I"):
-        return _from_integers(np.asarray(image), image.info.get("transparency"))
+        return _from_integers(np.asarray(image), image.info)
     if mode == "La":
         image = image.convert("LA")
     if image.has_transparency_data:
@@ -81,11 +85,14 @@ def _transparency_is_sound(image: PillowImage.Image) -> bool:
     return value is None or isinstance(value, int | bytes)
 
 
-def _from_integers(values: NDArray[Any], transparent: int | None) -> PillowImage.Image:
-    scaled = np.clip(values, 0, 65535).astype(np.uint32)
+def _from_integers(values: NDArray[Any], info: Mapping[Any, Any]) -> PillowImage.Image:
+    white, transparent = info.get(WHITE, 65535), info.get("transparency")
+    if WHITE in info and values.dtype == np.int32:
+        values = values.view(np.uint32)
+    scaled = np.clip(values, 0, white).astype(np.uint32)
     scaled *= 255
-    scaled += 32767
-    scaled //= 65535
+    scaled += white // 2
+    scaled //= white
     grey = scaled.astype(np.uint8)
     if transparent is None:
         return PillowImage.fromarray(grey)
@@ -320,7 +327,7 @@ def to_srgb(image: PillowImage.Image, profile: bytes | None, *, grey: bool) -> P
     if profile and len(profile) <= MAX_PROFILE_BYTES:
         if grey:
             curve = _grey_curve(profile)
-            return image.point(_per_band(curve, image.mode)) if curve else image
+            return image.point(per_band(curve, image.mode)) if curve else image
         if transform := _transform(profile, image.mode):
             return transform.apply(image)
     return image.convert("RGB") if image.mode == "CMYK" else image
@@ -348,7 +355,8 @@ def _cached(build: F) -> F:
     return cast(F, kept)
 
 
-def _per_band(curve: list[int], mode: str) -> list[int]:
+def per_band(curve: list[int], mode: str) -> list[int]:
+    """Return a table for `point` of a picture in L or RGBA that leaves alpha as it is."""
     return curve if mode == "L" else curve * 3 + list(range(256))
 
 

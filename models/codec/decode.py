@@ -32,7 +32,7 @@ from models.codec.stripes import (
     new_pixels,
     upright,
 )
-from models.codec.tiff import check_jpegs, layout_of
+from models.codec.tiff import check_jpegs
 from models.domain.image import Image, Jpeg, NetworkInput, Pixels, Source, Subsampling
 
 _PNG_DEPTH = 24
@@ -212,9 +212,8 @@ def _by_pillow(data: bytes, header: Header, new_pixels: NewPixels) -> Decoded:
             scale_transparency(image, depth=data[_PNG_DEPTH])
         if format_ is ImageFormat.TIFF:
             check_jpegs(data, image)
-        # Pillow turns TIFFs while loading, unless their samples are unpacked here.
-        turned = format_ is ImageFormat.TIFF and layout_of(image) is None
-        orientation = 1 if turned else metadata.orientation
+        # Pillow turns TIFFs while loading.
+        orientation = 1 if format_ is ImageFormat.TIFF else metadata.orientation
         pixels = converted(rows, header.icc_profile, orientation, new_pixels)
     height, width = pixels.shape[:2]
     info = replace(header.info, width=width, height=height, orientation=metadata.orientation)

@@ -30,7 +30,7 @@ from models.codec.formats import ImageFormat
 from models.codec.heif import HeifPicture
 from models.codec.png import cicp, without_damaged_chunks
 from models.codec.rows import FRAME, SHOWN
-from models.codec.tiff import bytes_for_pillow, prepare
+from models.codec.tiff import check_samples, prepare
 from models.domain.errors import ServiceError, TooManyPixels, Undecodable
 
 warnings.filterwarnings("ignore", module=r"PIL\.")  # about files, which clients send
@@ -61,12 +61,11 @@ def open_image(data: bytes, format: ImageFormat) -> ImageFile.ImageFile:
     pixels.
 
     The `info` of the image notes facts that Pillow does not read: the profile of colours that a
-    file names without embedding a profile, the part of an AVIF that is shown, and the layout of a
+    file names without embedding a profile, the part of an AVIF that is shown, and the white of a
     TIFF.
     """
-    layout = None
     if format is ImageFormat.TIFF:
-        data, layout = bytes_for_pillow(data)
+        check_samples(data)
     elif format is ImageFormat.PNG:
         data = without_damaged_chunks(data)
     image: ImageFile.ImageFile
@@ -79,7 +78,7 @@ def open_image(data: bytes, format: ImageFormat) -> ImageFile.ImageFile:
             if points := image.info.get("nclx"):
                 image.info["icc_profile"] = cicp_profile(*points, grey=False)
         case ImageFormat.TIFF:
-            prepare(image, layout)
+            prepare(image)
         case ImageFormat.PNG:
             grey = is_grey(image.mode)
             if (points := cicp(data)) and (named := cicp_profile(*points, grey=grey)) is not None:

@@ -24,7 +24,7 @@ from models.codec.pillow import open_image, reading
 from models.codec.png import png_buffers
 from models.codec.rows import SHOWN
 from models.codec.stripes import frame_of
-from models.codec.tiff import camera_raw, layout_of, tiff_buffers
+from models.codec.tiff import camera_raw, tiff_buffers
 from models.domain.errors import UnsupportedMedia
 
 _SWAPPED = range(5, 9)
@@ -147,20 +147,15 @@ def _describe(image: ImageFile, format_: ImageFormat) -> Header:
     orientation, copyright_, exif = read_metadata(image)
     if format_ is ImageFormat.HEIF:  # turned by libheif
         orientation = 1
-    layout = layout_of(image)
-    width, height, mode = *image.size, image.mode
+    width, height = image.size
     if shown := image.info.get(SHOWN):
         width, height = shown.right - shown.left, shown.bottom - shown.top
-    if layout is not None:
-        width, height, mode = layout.width, layout.height, layout.mode
-        orientation = layout.orientation if layout.orientation in range(1, 9) else 1
-    # Pillow has turned the size of any other TIFF.
-    if orientation in _SWAPPED and (layout or format_ is not ImageFormat.TIFF):
+    if orientation in _SWAPPED and format_ is not ImageFormat.TIFF:  # which Pillow has turned
         width, height = height, width
     fast = format_ is ImageFormat.JPEG and image.mode in ("L", "RGB")
     frames = _frames(image, format_)
     alpha = image.has_transparency_data or frame_of(image) is not None
-    info = ImageInfo(format_, width, height, orientation, frames, mode, fast, alpha)
+    info = ImageInfo(format_, width, height, orientation, frames, image.mode, fast, alpha)
     profile = image.info.get("icc_profile")
     profile = profile if isinstance(profile, bytes) else None
     return Header(info, profile, copyright_, exif, image)

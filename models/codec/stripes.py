@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 from PIL import Image as PillowImage
-from PIL import ImageOps
 from PIL.ImageFile import ImageFile
 
-from models.codec.colour import float_scale, is_grey, simplified, to_srgb
+from models.codec.colour import INVERTED, float_scale, is_grey, per_band, simplified, to_srgb
 from models.codec.heif import HeifPicture
 from models.codec.rows import FRAME, SHOWN, Box, PictureRows, boxes, cropped, framed, rows_of
-from models.codec.tiff import INVERTED, layout_of, unpacked
 from models.domain.image import Pixels
 
 STRIPE = 1 << 20
 """Largest number of pixels that are converted at a time. Ordinary photos take one step."""
+
+_NEGATIVE = [*range(255, -1, -1)]
 
 NewPixels = Callable[[tuple[int, int, int]], Pixels]
 """Return a new uint8 array of this shape, which is overwritten wholly."""
@@ -74,8 +74,6 @@ def loaded(image: ImageFile) -> PictureRows:
         if extremes[3] == (0, 0):  # the program that wrote the file did not know of alpha
             image.putalpha(255)
     rows = rows_of(image)
-    if (layout := layout_of(image)) is not None:
-        return unpacked(rows, layout)
     return rows if frame is None else framed(rows, frame)
 
 
@@ -106,7 +104,7 @@ def converted(
         part = rows.crop(box)
         plain_part = simplified(part, scale)
         if INVERTED in part.info:
-            plain_part = ImageOps.invert(plain_part)
+            plain_part = plain_part.point(per_band(_NEGATIVE, plain_part.mode))
         return plain(to_srgb(plain_part, icc_profile, grey=grey))
 
     target: Pixels | None = None

@@ -3,20 +3,19 @@
 Layout: TIFF 6.0, sections 2, 8, 14, 15 and 18.
 """
 
+import itertools
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image as PillowImage
-from PIL import ImagePalette
+from PIL import ImagePalette, TiffImagePlugin
 from PIL.ImageFile import ImageFile
 
+from models.codec.colour import INVERTED, WHITE
 from models.codec.jpeg import whole
 from models.codec.metadata import MAX_ENTRIES, first_directory
-from models.codec.rows import Box, PictureRows, boxes
 from models.domain.errors import Undecodable
 
 MAX_SAMPLES = 32
@@ -77,109 +76,57 @@ def tag_values(data: bytes, entries: NDArray[Any]) -> dict[int, tuple[int, ...]]
     return found
 
 
-# Depths that Pillow reads in part or not at all, and colour maps of 8 bits. The directory of the
-# file is written anew: its samples appear as bytes, one grey pixel each, so that Pillow and libtiff
-# undo strips, tiles and compression. The bytes become samples here.
+# Samples that Pillow does not read, or reads without their white.
 
-_PHOTOMETRIC, _ORIENTATION, _PLANAR, _PREDICTOR, _COLOUR_MAP = 262, 274, 284, 317, 320
-_FILL_ORDER, _EXTRA, _SAMPLE_FORMAT, _JPEG_TABLES = 266, 338, 339, 347
+_PHOTOMETRIC, _FILL_ORDER, _PLANAR, _COLOUR_MAP = 262, 266, 284, 320
+_SAMPLE_FORMAT, _JPEG_TABLES = 339, 347
+_WHITE_IS_ZERO, _RGB = 0, 2
+_UNSIGNED, _ALPHA = (1,), (2,)
 
-_LOSSLESS = frozenset({1, 5, 8, 32773, 32946, 34925, 50000})
-"""None, LZW, Deflate, PackBits, the older Deflate, LZMA and Zstandard."""
-
-_WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB = 0, 1, 2
-_COLOURS = {_WHITE_IS_ZERO: 1, _BLACK_IS_ZERO: 1, _RGB: 3}
-_DIFFERENCES = 2
-"""The predictor by which samples are stored as differences from those on their left."""
-
-_UNSIGNED, _PREMULTIPLIED, _ALPHA = 1, 1, 2
-_KINDS_OF_LONG = {4: 4, 8: 16}
-"""The kind of an entry that fills its place of 4 or 8 bytes."""
-
-_WHITE = 65535
-"""White in an image of 16 or 32 bits; larger values are clipped."""
-
-_AT_A_TIME = 1 << 17
-"""Pixels whose samples are unpacked at a time, in up to 40 bytes each."""
-
-MAX_ROW = 1 << 20
-"""Pixels of a row, at most."""
-
-_LAYOUT = "darkroom layout"
-
-INVERTED = "darkroom inverted"
-"""The key in the `info` of Pillow's images by which the white of floats is 0."""
+_READ = {1: (1, 2, 4, 8, 12, 16, 32), 2: (8,), 3: (8, 16)}
+"""The bits of a sample of grey, of grey with alpha, and of colours."""
 
 
-@dataclass(frozen=True, slots=True)
-class SampleLayout:
-    """The place of the samples in the bytes of a row, and their meaning.
-
-    A row has `tiles` tiles of `tile_bytes` bytes; `order` is numpy's sign for the order of bytes.
-    """
-
-    width: int
-    height: int
-    orientation: int
-    bits: int
-    colours: int
-    extra: tuple[int, ...]
-    inverted: bool
-    differences: bool
-    tiles: int
-    tile_bytes: int
-    order: str
-
-    @property
-    def mode(self) -> str:
-        """Return Pillow's name for the pixels, after they were unpacked."""
-        alpha = bool(self.extra) and self.extra[0] in (_PREMULTIPLIED, _ALPHA)
-        return ("L", "RGB")[self.colours > 1] + "A" * alpha
+def _more_modes() -> Iterator[tuple[Any, tuple[str, str]]]:
+    """Yield the keys of Pillow's table of TIFFs for grey that it lacks, and mode and raw mode."""
+    for order, kind in ((TiffImagePlugin.II, ""), (TiffImagePlugin.MM, "B")):
+        sixteen, word = "I;16" + kind, "I;32" + (kind or "N")
+        modes = {12: ("I;16", "I;12"), 16: (sixteen, sixteen), 32: ("I", word)}
+        for photometric, (bits, names) in itertools.product((_WHITE_IS_ZERO, 1), modes.items()):
+            yield (order, photometric, _UNSIGNED, 1, (bits,), ()), names
+        yield (order, _WHITE_IS_ZERO, _UNSIGNED, 1, (8, 8), _ALPHA), ("LA", "LA")
+        yield (order, _WHITE_IS_ZERO, _UNSIGNED, 1, (8, 8), (0,)), ("L", "LX")
 
 
-def bytes_for_pillow(data: bytes) -> tuple[bytes, SampleLayout | None]:
-    """Return a TIFF with its samples as grey bytes, and their layout; or the file as it is.
+TiffImagePlugin.OPEN_INFO.update(_more_modes())
 
-    Raises Undecodable for a row that is too long, and for colours of reversed bits.
-    """
+
+def check_samples(data: bytes) -> None:
+    """Raise Undecodable for bits of samples that are not read, and for colours of reversed bits."""
     entries = first_directory(data)
     if entries is None or len(entries) > MAX_ENTRIES:
-        return data, None
+        return
     tags = tag_values(data, entries)
-    if tags.get(_FILL_ORDER) == (2,) and tags.get(_SAMPLES, (1,)) > (1,):
+    samples = max(1, tags.get(_SAMPLES, (1,))[0])
+    if tags.get(_FILL_ORDER) == (2,) and samples > 1:
         raise Undecodable(
             "the TIFF stores the bits of each byte in reverse (FillOrder 2), which is read of grey "
             "alone; save it with FillOrder 1"
         )
-    layout = _layout(tags, "<" if data[:2] == b"II" else ">")
-    if layout is None:
-        return data, None
-    width = layout.tiles * layout.tile_bytes
-    new = {_WIDTH: width, _BITS: 8, _PHOTOMETRIC: _BLACK_IS_ZERO, _SAMPLES: 1, _ORIENTATION: 1}
-    new |= {_TILE_WIDTH: layout.tile_bytes, _PREDICTOR: 1, _SAMPLE_FORMAT: _UNSIGNED}
-    kept = entries[entries["tag"] != _EXTRA].copy()
-    size = kept.dtype["value"].itemsize
-    for entry in kept:
-        if int(entry["tag"]) in new:
-            entry["kind"], entry["number"] = _KINDS_OF_LONG[size], 1
-            entry["value"] = new[int(entry["tag"])]
-    # The directory and the pointer to the next one behind it become no longer.
-    order = layout.order
-    count = np.dtype(f"{order}u{2 if size == 4 else 8}")
-    at = int(np.frombuffer(data, f"{order}u{size}", 1, size)[0])
-    end = at + count.itemsize + entries.nbytes
-    head = np.array([len(kept)], count).tobytes() + kept.tobytes() + data[end : end + size]
-    return data[:at] + head + data[at + len(head) :], layout
+    bits = max(tags.get(_BITS, (1,)))
+    if bits not in _READ[min(samples, 3)] and tags.get(_PHOTOMETRIC, (_RGB + 1,))[0] <= _RGB:
+        raise Undecodable(
+            f"the TIFF has {bits} bits a sample; grey is read of 1, 2, 4, 8, 12, 16 or 32 bits, "
+            "grey with alpha of 8, and colours of 8 or 16; save it with 8 bits a sample"
+        )
 
 
-def prepare(image: ImageFile, layout: SampleLayout | None) -> None:
-    """Note the layout of an opened TIFF, and mend a colour map of 8 bits and kinds of samples.
+def prepare(image: ImageFile) -> None:
+    """Note the white of an opened TIFF, and mend a colour map of 8 bits and kinds of samples.
 
     Raises EOFError for a file without all its strips or tiles, which Pillow leaves black, and
     Undecodable for grey and alpha in two planes, which Pillow mixes up.
     """
-    if layout is not None:
-        image.info[_LAYOUT] = layout
     tags: Any = getattr(image, "tag_v2", {})
     if tags.get(_PLANAR) == 2 and tags.get(_SAMPLES, 1) == 1:
         tags[_PLANAR] = 1
@@ -200,8 +147,12 @@ def prepare(image: ImageFile, layout: SampleLayout | None) -> None:
         for n, each in enumerate(image.tile):
             band, *others = cast(Any, each.args)
             image.tile[n] = each._replace(args=(band + suffix, *others))
-    if image.mode == "F" and tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO:
+    bits = tags.get(_BITS, (1,))
+    by_pillow = image.mode in ("1", "L") and len(bits) == 1
+    if tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO and not by_pillow:
         image.info[INVERTED] = True
+    if image.mode.startswith("I") and tags.get(_SAMPLE_FORMAT, _UNSIGNED) == _UNSIGNED:
+        image.info[WHITE] = (1 << min(bits[0], 16)) - 1
     colours = tags.get(_COLOUR_MAP, ())
     if image.mode in ("P", "PA") and max(colours, default=256) < 256:
         image.palette = ImagePalette.raw("RGB;L", bytes(colours))
@@ -216,117 +167,6 @@ def check_jpegs(data: bytes, image: ImageFile) -> None:
         sizes = tags.get(_STRIP_BYTES) or tags.get(_TILE_BYTES, ())
         for start, size in zip(places, sizes, strict=False):
             whole(tables + data[start + 2 : start + size], image.mode)
-
-
-def layout_of(image: ImageFile) -> SampleLayout | None:
-    """Return the layout that `prepare` noted."""
-    layout = image.info.get(_LAYOUT)
-    return layout if isinstance(layout, SampleLayout) else None
-
-
-def _layout(tags: Mapping[int, tuple[int, ...]], order: str) -> SampleLayout | None:
-    """Return the layout of samples that Pillow does not read rightly, else None."""
-
-    def value(tag: int, default: int) -> int:
-        return tags.get(tag, (default,))[0]
-
-    photometric, bits = value(_PHOTOMETRIC, -1), set(tags.get(_BITS, (1,)))
-    colours = _COLOURS.get(photometric, 0)
-    samples, predictor = value(_SAMPLES, 1), value(_PREDICTOR, 1)
-    if (
-        not colours <= samples <= colours + 1
-        or len(bits) != 1
-        or set(tags.get(_SAMPLE_FORMAT, (_UNSIGNED,))) != {_UNSIGNED}
-        or value(_COMPRESSION, 1) not in _LOSSLESS
-        or (samples > 1 and value(_PLANAR, 1) != 1)
-        or predictor not in (1, _DIFFERENCES)
-        or not (colours and value(_WIDTH, 0) and value(_HEIGHT, 0))
-    ):
-        return None
-    depth = bits.pop()
-    inverted = photometric == _WHITE_IS_ZERO
-    read_by_pillow = (
-        (samples == 1 and (depth in (1, 2, 4, 8) or (depth == 16 and not inverted)))
-        or (samples == 2 and depth == 8 and not inverted)
-        or (colours > 1 and depth in (8, 16))
-    )
-    if read_by_pillow or not (depth <= 16 or depth == 32):
-        return None
-    if predictor == _DIFFERENCES and depth not in (8, 16, 32):
-        return None
-    width, tile = value(_WIDTH, 0), value(_TILE_WIDTH, 0)
-    if max(width, tile) > MAX_ROW:
-        raise Undecodable(
-            f"the TIFF has rows of {max(width, tile):,} pixels of {depth} bits a sample, and at "
-            f"most {MAX_ROW:,} are allowed at that depth; save it with 8 bits a sample"
-        )
-    return SampleLayout(
-        width=width,
-        height=value(_HEIGHT, 0),
-        orientation=value(_ORIENTATION, 1),
-        bits=depth,
-        colours=colours,
-        extra=tags.get(_EXTRA, (0,)) if samples > colours else (),
-        inverted=inverted,
-        differences=predictor == _DIFFERENCES,
-        tiles=-(-width // tile) if tile else 1,
-        tile_bytes=-(-(tile or width) * samples * depth // 8),
-        order=order,
-    )
-
-
-def unpacked(packed: PictureRows, layout: SampleLayout) -> PictureRows:
-    """Return the rows of a picture whose bytes are the packed samples of a layout."""
-
-    def crop(box: Box) -> PillowImage.Image:
-        width, height = box.right - box.left, box.bottom - box.top
-        image = PillowImage.new(layout.mode, (width, height))
-        for rows in boxes(layout.width, height, max(_AT_A_TIME, layout.width)):
-            top, bottom = box.top + rows.top, box.top + rows.bottom
-            stored = packed.crop(Box(0, top, packed.size[0], bottom))
-            pixels = _pixels(np.asarray(stored), layout)[:, box.left : box.right]
-            stripe = np.ascontiguousarray(pixels if pixels.shape[2] > 1 else pixels[..., 0])
-            image.paste(PillowImage.fromarray(stripe), (0, rows.top))
-        return image
-
-    return PictureRows((layout.width, layout.height), layout.mode, crop)
-
-
-def _pixels(packed: NDArray[np.uint8], layout: SampleLayout) -> NDArray[np.uint8]:
-    """Return rows of pixels of 8 bits a sample, with alpha where the layout's mode has it."""
-    rows, per_pixel = len(packed), layout.colours + len(layout.extra)
-    tiles = packed.reshape(rows, layout.tiles, layout.tile_bytes)
-    across = layout.tile_bytes * 8 // layout.bits // per_pixel
-    samples = _samples(tiles, layout)[..., : across * per_pixel]
-    samples = samples.reshape(rows, layout.tiles, across, per_pixel)
-    if layout.differences:
-        samples = np.cumsum(samples, axis=2, dtype=samples.dtype)
-    samples = samples.reshape(rows, layout.tiles * across, per_pixel)[:, : layout.width]
-    most = (1 << layout.bits) - 1 if layout.bits < 16 else _WHITE
-    values = np.minimum(samples, most).astype(np.uint32)
-    if layout.inverted:
-        values[..., : layout.colours] = most - values[..., : layout.colours]
-    if layout.extra[:1] == (_PREMULTIPLIED,):
-        alpha = np.maximum(values[..., -1:], 1)
-        values[..., :-1] = np.minimum(values[..., :-1] * most // alpha, most)
-    values = values[..., : layout.colours + layout.mode.endswith("A")]
-    levels: NDArray[np.uint8] = ((values * 255 + most // 2) // most).astype(np.uint8)
-    return levels
-
-
-def _samples(tiles: NDArray[np.uint8], layout: SampleLayout) -> NDArray[Any]:
-    """Return the samples of rows of tiles; samples of parts of bytes begin with high bits."""
-    if layout.bits in (8, 16, 32):
-        return (
-            np.ascontiguousarray(tiles)
-            .view(f"{layout.order}u{layout.bits // 8}")
-            .astype(f"u{layout.bits // 8}")
-        )
-    first = np.arange(layout.tile_bytes * 8 // layout.bits) * layout.bits
-    padded = np.pad(tiles, ((0, 0), (0, 0), (0, 2))).astype(np.uint32)
-    words = sum(padded[..., first // 8 + n] << np.uint32(16 - 8 * n) for n in range(3))
-    shift = (24 - layout.bits - first % 8).astype(np.uint32)
-    return (words >> shift) & np.uint32((1 << layout.bits) - 1)
 
 
 # Camera raw files, which look like TIFFs of their thumbnails, or like no image at all: Adobe's
