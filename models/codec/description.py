@@ -22,7 +22,7 @@ from models.codec.metadata import affordable
 from models.codec.pillow import open_image, reading
 from models.codec.probe import Header
 from models.codec.rows import PictureRows, boxes
-from models.codec.stripes import STRIPE, loaded
+from models.codec.stripes import STRIPE, loaded, simple_rows
 
 SIDE = 64
 """Pixels of the longer side of the small image whose colours are counted."""
@@ -175,7 +175,7 @@ def _dominant(image: ImageFile, profile: bytes | None) -> str | None:
     """
     image.draft(image.mode, (SIDE, SIDE))
     rows = loaded(image)
-    small = to_srgb(reduced(rows), profile, grey=is_grey(rows.mode))
+    small = to_srgb(reduced(simple_rows(rows)), profile, grey=is_grey(rows.mode))
     small.thumbnail((SIDE, SIDE))
     pixels = np.asarray(small.convert("RGBA")).reshape(-1, 4)
     colours = pixels[pixels[:, 3] >= OPAQUE, :3].astype(np.int64)
@@ -190,33 +190,16 @@ def _dominant(image: ImageFile, profile: bytes | None) -> str | None:
 def reduced(rows: PictureRows) -> PillowImage.Image:
     """Return means of pixels, at least SIDE of them on the longer side of a larger picture.
 
-    They are computed box by box: a whole picture is never converted to a mode of `_REDUCIBLE`,
-    which would take up to 8 bytes per pixel more.
+    They are computed box by box: a whole picture is never converted, which would take up to 8
+    bytes per pixel more. `rows` are L, RGB, RGBA or CMYK.
     """
     width, height = rows.size
     factor = max(1, max(width, height) // SIDE)
     small: PillowImage.Image | None = None
     for box in boxes(width, height, STRIPE, factor):
-        part = _plain(rows.crop(box)).reduce(factor)
+        part = rows.crop(box).reduce(factor)
         if small is None:
             small = PillowImage.new(part.mode, (-(-width // factor), -(-height // factor)))
-            small.info = dict(part.info)
         small.paste(part, (box.left // factor, box.top // factor))
     assert small is not None
-    return small.convert("RGBA") if small.mode in ("LA", "RGBa") else small  # as `to_srgb` takes
-
-
-def _plain(image: PillowImage.Image) -> PillowImage.Image:
-    """Return an image in a mode of which Pillow computes means of pixels."""
-    if image.mode in _REDUCIBLE:
-        return image
-    if image.mode.startswith("I"):
-        high = np.clip(np.asarray(image).astype(np.int64) >> 8, 0, 255)
-        return PillowImage.fromarray(high.astype(np.uint8))
-    if image.mode == "P" or "A" in image.mode or "transparency" in image.info:
-        return image.convert("RGBA").convert("RGBa")  # transparent pixels have no part in means
-    return image.convert("RGB")
-
-
-_REDUCIBLE = frozenset(("L", "RGB", "CMYK", "RGBA", "LA"))
-"""Modes of which Pillow computes means of pixels."""
+    return small

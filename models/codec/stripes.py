@@ -95,21 +95,10 @@ def converted(
 
     A large image is written into an array of `new_pixels`, a small image may be in any array.
     """
-    width, height = rows.size
-    grey = is_grey(rows.mode)
-    floats = boxes(width, height, STRIPE) if rows.mode == "F" else ()
-    scale = max((float_scale(rows.crop(each)) for each in floats), default=1.0)
-
-    def pixels(box: Box) -> Pixels:
-        part = rows.crop(box)
-        plain_part = simplified(part, scale)
-        if INVERTED in part.info:
-            plain_part = plain_part.point(per_band(_NEGATIVE, plain_part.mode))
-        return plain(to_srgb(plain_part, icc_profile, grey=grey))
-
+    (width, height), grey, crop = rows.size, is_grey(rows.mode), simple_rows(rows).crop
     target: Pixels | None = None
     for box in boxes(width, height, STRIPE):
-        stripe = pixels(box)
+        stripe = plain(to_srgb(crop(box), icc_profile, grey=grey))
         if stripe.shape[:2] == (height, width):
             return upright(stripe, orientation)
         if target is None:
@@ -119,6 +108,19 @@ def converted(
         stored[box.top : box.bottom, box.left : box.right] = _items(stripe)
     assert target is not None
     return target
+
+
+def simple_rows(rows: PictureRows) -> PictureRows:
+    """Return the rows of the same picture as L, RGB, RGBA or CMYK."""
+    floats = boxes(*rows.size, STRIPE) if rows.mode == "F" else ()
+    scale = max((float_scale(rows.crop(each)) for each in floats), default=1.0)
+
+    def crop(box: Box) -> PillowImage.Image:
+        part = rows.crop(box)
+        simple = simplified(part, scale)
+        return simple.point(per_band(_NEGATIVE, simple.mode)) if INVERTED in part.info else simple
+
+    return PictureRows(rows.size, rows.mode, crop)
 
 
 def convert_in_place(pixels: Pixels, icc_profile: bytes | None, *, grey: bool) -> None:

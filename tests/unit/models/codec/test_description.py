@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import ExifTags, Image
 
@@ -11,6 +12,7 @@ from models.domain.errors import Undecodable
 from tests.pictures import drawing, encoded
 from tests.pictures import exif as orientation
 from tests.unit.models.codec.test_colour import linear_grey
+from tests.unit.models.codec.test_tiff import tiff
 
 
 def described(file: bytes, *, colour: bool = True) -> Description:
@@ -33,6 +35,8 @@ def surfaces(mode: str, large: Any, small: Any, **info: object) -> bytes:
         (surfaces("P", 0, 1, transparency=0), "#0a0a0a"),  # transparent colours do not count
         # sRGB's curve: 55 / 255 of the light is level 128
         (surfaces("LA", (55, 255), (0, 255), icc_profile=linear_grey()), "#808080"),
+        (encoded(Image.new("F", (9, 9), 0.5), "TIFF"), "#808080"),
+        (tiff(np.full((9, 9, 1), 1023), 12, 0), "#bfbfbf"),  # white is 0
     ],
 )
 def test_the_dominant_colour_is_that_of_the_largest_surface(file: bytes, colour: str) -> None:
