@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from models.domain.alarms import Timeout
-from models.domain.backend import Load
+from models.domain.backend import Load, combined
 from models.domain.deadline import Deadline
 from models.domain.errors import (
     DeadlineExceeded,
@@ -31,7 +31,6 @@ from models.domain.errors import (
 )
 from models.domain.job import Completed, Job
 from models.networks.served import ServedNetwork
-from workers.backends.absence import Absence, combined
 from workers.backends.in_process import LocalBackend
 from workers.ipc.frames import EncodedError, bytes_for, decode_error, encode_error, encode_source
 from workers.scheduling.worker import Worker
@@ -144,7 +143,6 @@ class RayBackend:
         self._drain_timeout = drain_timeout
         self._identity = identity
         self.on_change: Callable[[], None] = lambda: None
-        self._absence = Absence()
         self._reports: dict[str, tuple[float, Report]] = {}
         self._tasks: set[asyncio.Task[Completed]] = set()
         self._closing, self._ended = asyncio.Event(), False
@@ -181,15 +179,9 @@ class RayBackend:
         Baseline JPEGs are always taken encoded: a file is a tenth of its pixels on the network.
         """
         loads = [each.load for _, each in self._reports.values()]
-        closing = self._closing.is_set()
         device = ", ".join(sorted({each.device for each in loads}))
-        load = combined(loads, [] if closing else loads, device)
-        return replace(
-            load,
-            service_rate=self._absence.rate(load.service_rate, load.alive),
-            takes_jpegs=True,
-            back_in=None if closing else self._absence.back_in(bool(self._reports)),
-        )
+        load = combined(loads, [] if self._closing.is_set() else loads, device)
+        return replace(load, takes_jpegs=True)
 
     async def aclose(self) -> None:
         """Refuse new jobs, wait for the accepted ones, then end the calls."""

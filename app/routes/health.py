@@ -76,7 +76,6 @@ def _checks(service: Service, found: Readiness) -> dict[str, Any]:
         },
         "worker": {
             "alive": load.alive,
-            "expected_in": None if load.back_in is None else round(load.back_in, 1),
             "device": load.device,
             "degraded": service.computing().degraded,
             "queued_images": load.queued_jobs,

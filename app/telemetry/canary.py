@@ -72,8 +72,7 @@ class Canary:
         load, now = self._look(), self._clock()
         age = None if self._passed_at is None else now - self._passed_at
         if not load.alive:
-            back = "" if load.back_in is None else f"; one is expected in {load.back_in:.1f} s"
-            return Readiness(False, f"no worker is running{back}", age, load)
+            return Readiness(False, "no worker is running", age, load)
         if age is None or self._absent:
             return Readiness(False, self.problem or "the worker has just come back", age, load)
         lasts = 3 * self._interval

@@ -1,5 +1,6 @@
 """The seam between the front end and a backend: a coroutine per image."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,11 +11,9 @@ from models.domain.job import Completed, Job
 class Load:
     """The load of a backend. `service_rate` is jobs per second while busy (0: not known yet).
 
-    While nothing computes (`alive` is false) the rate is the last known rate, and `back_in` the
-    seconds until computing is expected to resume: 0 while it is alive, None if no return is
-    expected. `takes_jpegs`: baseline JPEGs should be sent encoded. `decoding` is the share of the
-    busy time, 0…1, in which they were being decoded. `progress` grows while the device gets work
-    done; only its growth has a meaning.
+    `alive` is false while nothing computes. `takes_jpegs`: baseline JPEGs should be sent encoded.
+    `decoding` is the share of the busy time, 0…1, in which they were being decoded. `progress`
+    grows while the device gets work done; only its growth has a meaning.
     """
 
     device: str
@@ -24,7 +23,6 @@ class Load:
     alive: bool
     takes_jpegs: bool = False
     decoding: float = 0.0
-    back_in: float | None = 0.0
     progress: float = 0.0
 
     @property
@@ -33,6 +31,20 @@ class Load:
         return bool(self.device) and not any(
             each.startswith("cpu") for each in self.device.split(", ")
         )
+
+
+def combined(loads: Sequence[Load], up: Sequence[Load], device: str) -> Load:
+    """Return the load of all workers together, of which those `up` accept jobs."""
+    return Load(
+        device=device,
+        queued_jobs=sum([each.queued_jobs for each in loads]),
+        running_jobs=sum([each.running_jobs for each in loads]),
+        service_rate=sum([each.service_rate for each in up]),
+        alive=bool(up),
+        takes_jpegs=any([each.takes_jpegs for each in up]),
+        decoding=min([each.decoding for each in up], default=0.0),
+        progress=sum([each.progress for each in loads]),
+    )
 
 
 class Backend(Protocol):

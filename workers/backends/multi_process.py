@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from models.domain.alarms import alarms
-from models.domain.backend import Load
+from models.domain.backend import Load, combined
 from models.domain.errors import (
     DeadlineExceeded,
     Draining,
@@ -31,7 +31,6 @@ from models.domain.errors import (
 )
 from models.domain.image import Pixels
 from models.domain.job import Completed, Failed, Job, Outcome, Result, Vector
-from workers.backends.absence import Absence, combined
 from workers.ipc import frames
 from workers.ipc.arena import LARGE, Arena, ArenaSlot, ArenaSlots
 from workers.ipc.frames import (
@@ -158,7 +157,6 @@ class ProcessBackend:
         self._drain_timeout = drain_timeout
         self._closing, self._held = False, 0
         self._idle = asyncio.Event()
-        self._absence = Absence()
         self._work = work
         self._welcomed: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
         self._welcomes: dict[int, Welcome] = {}
@@ -212,13 +210,7 @@ class ProcessBackend:
         waiting, load = len(self._parked) + self._slots.waiting, self._load
         if load is None or waiting or not load.alive or self._closing:
             load = self._combined(range(len(self._keeping)))
-            back_in = self._absence.back_in(load.alive)
-            load = replace(
-                load,
-                queued_jobs=load.queued_jobs + waiting,
-                service_rate=self._absence.rate(load.service_rate, load.alive),
-                back_in=None if self._closing else back_in,
-            )
+            load = replace(load, queued_jobs=load.queued_jobs + waiting)
             self._load = None if waiting else load
         return load
 

@@ -237,7 +237,6 @@ class Worker(Generic[SlotT]):
             alive=self._alive,
             takes_jpegs=self._engine.takes_jpegs,
             decoding=self._rate.decoding,
-            back_in=0.0 if self._alive else None,
             progress=self._under_way.finished + self._progress(),
         )
 

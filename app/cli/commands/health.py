@@ -103,8 +103,7 @@ def reasons(told: dict[str, Any]) -> list[str]:
     if told.get("stopping"):
         found.append("the server is stopping")
     if worker.get("alive") is False:
-        back = worker.get("expected_in")
-        found.append("no worker is running" + (f"; one is expected in {back} s" if back else ""))
+        found.append("no worker is running")
     if canary.get("problem"):
         found.append(f"canary: {canary['problem']}")
     if worker.get("degraded"):

@@ -30,7 +30,6 @@ from models.networks.served import ServedNetwork
 from tests.fakes import GUARD, FakeEngine, Inbox, fake_job, first_sample, number_of
 from tests.pictures import as_image
 from tests.worker_fixture import ARENA, RunningWorker, running_worker, wait_until
-from workers.backends.absence import SOON
 from workers.backends.multi_process import MAX_LOSSES, Pending, ProcessBackend
 from workers.ipc.arena import LARGE, PAGE, ArenaSlot
 from workers.ipc.frames import ENCODER, Frame, Leaving, Welcome
@@ -400,7 +399,7 @@ async def test_a_worker_that_leaves_keeps_its_line_while_the_next_one_is_called(
         await wait_until(lambda: not line.up)
         await peer.accept()
         await wait_until(lambda: len(ours.lines) == 2)
-        assert ours.load().back_in == SOON
+        assert not ours.load().alive
         await peer.send(Welcome("next"))
         await wait_until(lambda: ours.load().alive)
         assert line in ours.lines

@@ -21,7 +21,7 @@ LOST = {
     "status": "not ready",
     "stopping": True,
     "canary": {"ready": False, "problem": "no canary has passed"},
-    "worker": {"alive": False, "expected_in": 2.5, "degraded": "GPU 0 cannot be used"},
+    "worker": {"alive": False, "degraded": "GPU 0 cannot be used"},
     "weights": {"status": "missing", "problem": "no file"},
 }
 
