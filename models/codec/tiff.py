@@ -102,18 +102,18 @@ TiffImagePlugin.OPEN_INFO.update(_more_modes())
 
 
 def check_samples(data: bytes) -> None:
-    """Raise Undecodable for bits of samples that are not read, and for colours of reversed bits."""
+    """Raise Undecodable for bits of samples that are not read, also in reverse."""
     entries = first_directory(data)
     if entries is None or len(entries) > MAX_ENTRIES:
         return
     tags = tag_values(data, entries)
     samples = max(1, tags.get(_SAMPLES, (1,))[0])
-    if tags.get(_FILL_ORDER) == (2,) and samples > 1:
+    bits = max(tags.get(_BITS, (1,)))
+    if tags.get(_FILL_ORDER) == (2,) and (samples > 1 or bits > 8):
         raise Undecodable(
             "the TIFF stores the bits of each byte in reverse (FillOrder 2), which is read of grey "
-            "alone; save it with FillOrder 1"
+            "of at most 8 bits alone; save it with FillOrder 1"
         )
-    bits = max(tags.get(_BITS, (1,)))
     if bits not in _READ[min(samples, 3)] and tags.get(_PHOTOMETRIC, (_RGB + 1,))[0] <= _RGB:
         raise Undecodable(
             f"the TIFF has {bits} bits a sample; grey is read of 1, 2, 4, 8, 12, 16 or 32 bits, "
