@@ -109,10 +109,10 @@ def check_samples(data: bytes) -> None:
     tags = tag_values(data, entries)
     samples = max(1, tags.get(_SAMPLES, (1,))[0])
     bits = max(tags.get(_BITS, (1,)))
-    if tags.get(_FILL_ORDER) == (2,) and (samples > 1 or bits > 8):
+    if tags.get(_FILL_ORDER) == (2,) and (samples > 1 or bits in (12, 32)):
         raise Undecodable(
             "the TIFF stores the bits of each byte in reverse (FillOrder 2), which is read of grey "
-            "of at most 8 bits alone; save it with FillOrder 1"
+            "of 1 to 8 or 16 bits alone; save it with FillOrder 1"
         )
     if bits not in _READ[min(samples, 3)] and tags.get(_PHOTOMETRIC, (_RGB + 1,))[0] <= _RGB:
         raise Undecodable(
