@@ -25,7 +25,6 @@ TREE = (
     *("--default-deadline", "100"),  # a busy machine may take long to start a worker
     *("--grace", "9999"),  # no test may end because it is over
 )
-FLAGS = (*TREE, "--weights", "bundled", "--precision", "fp32")
 RAW = {"Content-Type": "image/jpeg"}
 
 
@@ -33,12 +32,11 @@ def url(server: Served, path: str) -> str:
     return f"http://127.0.0.1:{server.port}{path}"
 
 
-def ask(server: Served, body: bytes) -> str:
-    """Return the best label of an image, asked for on a connection of its own."""
-    reply = post(url(server, "/classify?top_k=1"), content=body, headers=RAW)
+def ask(server: Served, body: bytes) -> bytes:
+    """Return a filtered image, asked for on a connection of its own."""
+    reply = post(url(server, "/filter?name=invert"), content=body, headers=RAW)
     assert reply.status_code == 200, reply.text
-    label: str = reply.json()["results"][0]["predictions"][0]["label"]
-    return label
+    return reply.content
 
 
 def metric(server: Served, line: str) -> float:
@@ -48,18 +46,19 @@ def metric(server: Served, line: str) -> float:
 
 @pytest.fixture(scope="module")
 def tree() -> Iterator[Served]:
-    with serving(*FLAGS, program=COLD) as server:
+    with serving(*TREE, program=COLD, environment=FILTERS) as server:
         yield server
 
 
 def test_a_worker_that_ends_under_load_costs_no_request(tree: Served) -> None:
-    labels = {seed: ask(tree, jpeg(seed)) for seed in range(6)}
+    images = {seed: ask(tree, jpeg(seed)) for seed in range(6)}
+    assert len({*images.values()}) == 6
     ended = children(tree.process.pid)["worker"]
 
     def one(turn: int) -> bool:
         if turn == 20:
             os.kill(ended, signal.SIGKILL)
-        return ask(tree, jpeg(turn % 6)) == labels[turn % 6]
+        return ask(tree, jpeg(turn % 6)) == images[turn % 6]
 
     with ThreadPoolExecutor(3) as clients:  # more are refused where a busy machine takes long
         assert all(clients.map(one, range(60)))
