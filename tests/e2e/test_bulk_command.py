@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,8 +13,8 @@ from tests.chaos.harness.processes import tree
 from tests.pictures import drawing, encoded, jpeg
 from tests.server import PATIENCE, gone, ran, until
 
-SMALL = ["--gpus", "0", "--weights", "random", "--precision", "fp32"]
-
+CPU = ["--gpus", "0"]
+SMALL = [*CPU, "--weights", "random", "--precision", "fp32", "--max-batch-size", "1"]
 
 AHEAD = 4
 """Images of a chunk, in place of 16: so few images are enough for a test."""
@@ -29,12 +30,15 @@ sys.exit(main())
 """A program that runs the command with shorter chunks."""
 
 
-def test_a_command_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_command_that_was_killed_goes_on_and_tells_warnings_and_the_first_failures(
+    tmp_path: Path,
+) -> None:
     folder, out = tmp_path / "photos", tmp_path / "labels.jsonl"
     (folder / "more").mkdir(parents=True)
     for number in range(AHEAD + 4):
         (folder / f"{number:03}.jpg").write_bytes(jpeg())
-    (folder / "more" / "broken.png").write_text("no image")
+    for number in range(4):
+        (folder / "more" / f"broken{number}.png").write_text("no image")
     pipe = folder / "more" / "last.jpg"
     os.mkfifo(pipe)  # the command waits there until somebody writes
 
@@ -49,63 +53,51 @@ def test_a_command_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert not out.exists()
     pipe.unlink()
     pipe.write_bytes(jpeg())
-    second = ran(*words, code=ExitCode.FAILED)
+    image = {"DARKROOM_HOST": "0.0.0.0"}  # as in an image of the server
+    second = ran(*words, environment=image, code=ExitCode.FAILED)
     whole = out.read_bytes()
     assert whole.startswith(kept)
     records = [json.loads(line) for line in whole.splitlines()]
-    assert [each["index"] for each in records] == [*range(AHEAD + 6)]
-    assert [Path(each["source"]).name for each in records[-2:]] == ["broken.png", "last.jpg"]
+    assert [each["index"] for each in records] == [*range(AHEAD + 9)]
+    assert [Path(each["source"]).name for each in records[-2:]] == ["broken3.png", "last.jpg"]
     assert [each["status"] for each in records[-2:]] == ["error", "ok"]
+    assert records[-1]["warning"] == "random weights: the labels mean nothing"
+    assert "everybody who can reach" not in second.stderr
+    warning, summary, *failures = second.stderr.splitlines()[-7:]
+    assert warning == "darkroom: warning: random weights: the labels mean nothing"
     count = kept.count(b"\n")
-    summary = f"{AHEAD + 6} images, {count} of them by an earlier run, 1 failed"
-    assert summary in second.stderr
+    assert summary.startswith(f"{AHEAD + 9} images, {count} of them by an earlier run, 4 failed")
+    assert failures[0] == f"darkroom: 4 failed; their reasons are in {out}"
+    assert failures[1].startswith(f"  {folder}/more/broken0.png: the bytes are not an image")
+    assert (len(failures), failures[-1]) == (5, "  …")
     # What the records were made with stays beside those of failures, for `--retry-failed`.
     kept_beside = {"photos", "labels.jsonl", "labels.jsonl.origin.json"}
     assert {each.name for each in tmp_path.iterdir()} == kept_beside
 
 
-def test_the_end_of_a_command_tells_warnings_and_the_first_failures(tmp_path: Path) -> None:
-    folder, out = tmp_path / "photos", tmp_path / "labels.jsonl"
-    folder.mkdir()
-    (folder / "good.HEIC").write_bytes(jpeg())
-    for number in range(4):
-        (folder / f"{number}.jpg").write_bytes(b"no image")
-    words = (sys.executable, "-m", "app.cli", "classify", str(folder), *SMALL)
-    image = {"DARKROOM_HOST": "0.0.0.0"}  # as in an image of the server
-    done = ran(*words, "--out", out, environment=image, code=ExitCode.FAILED)
-    assert "everybody who can reach" not in done.stderr
-    warning, summary, *failures = done.stderr.splitlines()[-7:]
-    assert warning == "darkroom: warning: random weights: the labels mean nothing"
-    assert summary.startswith("5 images, 4 failed")
-    assert failures[0] == f"darkroom: 4 failed; their reasons are in {out}"
-    assert failures[1].startswith(f"  {folder}/0.jpg: the bytes are not an image")
-    assert (len(failures), failures[-1]) == (5, "  …")
-    good = json.loads(out.read_text().splitlines()[-1])
-    assert (good["status"], good["warning"]) == ("ok", "random weights: the labels mean nothing")
-
-
 def test_the_end_of_the_server_and_ctrl_c_end_the_command_and_all_processes(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.jpg")
+    folder, out = tmp_path / "photos", tmp_path / "out"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe.jpg")
     for number in range(AHEAD):  # of the request before that with the pipe
-        (tmp_path / f"{number:02}.jpg").write_bytes(jpeg())
-    out = str(tmp_path / "out.jsonl")
-    words = [sys.executable, "-c", RUN, "classify", str(tmp_path), "--out", out, *SMALL]
+        (folder / f"{number:02}.jpg").write_bytes(jpeg())
+    words = [sys.executable, "-c", RUN, "filter", str(folder), "--op", "invert", "-o", str(out)]
+    words += CPU
 
     with subprocess.Popen(words, stderr=subprocess.DEVNULL) as command:
-        until(lambda: any(each.stat().st_size for each in tmp_path.glob("*.partial")))
+        until(lambda: any(out.glob("*.jpg")))
         started = tree(command.pid)[1:]
         command.send_signal(signal.SIGINT)
         assert command.wait(PATIENCE) == ExitCode.INTERRUPTED
     until(lambda: all(map(gone, started)))
-    for each in tmp_path.glob("*.partial"):
-        each.unlink()
+    shutil.rmtree(out)
     with subprocess.Popen(words, stderr=subprocess.PIPE) as command:
-        until(lambda: any(each.stat().st_size for each in tmp_path.glob("*.partial")))
+        until(lambda: any(out.glob("*.jpg")))
         started = tree(command.pid)[1:]
         lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in started}
         (server,) = (pid for pid, line in lines.items() if b"server of a command" in line)
         os.kill(server, signal.SIGKILL)
-        (tmp_path / "pipe.jpg").write_bytes(jpeg())
+        (folder / "pipe.jpg").write_bytes(jpeg())
         assert command.wait(PATIENCE) == ExitCode.FAILED
         assert command.stderr
         assert b"has ended with exit code -9; the same command goes on" in command.stderr.read()
@@ -132,7 +124,7 @@ def test_duplicates_finds_a_smaller_copy_beside_a_broken_file(tmp_path: Path) ->
     }
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
-    words = [sys.executable, "-m", "app.cli", "duplicates", str(tmp_path), "--gpus", "0"]
+    words = [sys.executable, "-m", "app.cli", "duplicates", str(tmp_path), *CPU]
     done = ran(*words, code=ExitCode.FAILED)
     sources = [each["source"] for each in json.loads(done.stdout)["images"]]
     assert sources == [str(tmp_path / name) for name in ("a.jpg", "c.webp")]
