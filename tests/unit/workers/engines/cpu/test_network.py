@@ -21,10 +21,10 @@ CLASSES = 15
 def crops() -> NDArray[np.uint8]:
     """Return crops of the photos where they are, else of drawings: uint8 (n, 224, 224, 3)."""
     if PHOTOS.is_dir():
-        files = sorted(PHOTOS.iterdir())[::10]
+        files = sorted(PHOTOS.iterdir())[::20]
         images = [as_image(codec.decode(f.read_bytes(), max_pixels=10**8).image) for f in files]
     else:
-        images = [Image(np.asarray(drawing(300, 260, seed))) for seed in range(24)]
+        images = [Image(np.asarray(drawing(300, 260, seed))) for seed in range(12)]
     return np.stack([crop(image, RESNET18.preprocessing) for image in images])
 
 
@@ -70,7 +70,7 @@ def decided(pictures: NDArray[np.uint8], random_features: torch.Tensor) -> State
     features = random_features.numpy().astype(np.float64)
     centred = features - features.mean(0)
     scaled = centred / centred.std()
-    targets = np.eye(CLASSES)[np.arange(len(pictures)) % CLASSES] * 6
+    targets = np.eye(CLASSES)[np.arange(len(pictures)) % CLASSES] * 2
     weights = np.linalg.lstsq(
         scaled.T @ scaled + 30 * np.eye(features.shape[1]), scaled.T @ targets, rcond=None
     )[0]
