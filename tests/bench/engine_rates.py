@@ -1,14 +1,17 @@
 """What one GPU can do, stage by stage, with nothing around it: the limits the service is held to.
 
 Each rate is images per second over at least `SECONDS`, after a warm-up, with all work on its way
-before the host waits once; three batches are in flight where the service would have three.
+before the host waits once; three batches are in flight where the service would have three. A
+latency is that of a single batch.
 """
 
 import os
+import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,6 +19,7 @@ import torch
 
 from models.codec import ImageFormat, decode, encode, encoded
 from models.domain.image import Image, Jpeg, Source
+from models.domain.job import Job
 from models.networks.registry import BUNDLED, RESNET18
 from models.settings import Optimize, Precision, Settings
 from tests.bench.images import jpegs, subsampled
@@ -28,6 +32,7 @@ from workers.engines.cuda.network import GraphedNetwork
 from workers.engines.cuda.slot import GpuSlot
 from workers.engines.cuda.sources import BatchSources
 from workers.engines.model import load_models, load_state
+from workers.operations import Classify
 
 SECONDS = 1.0
 BATCH = 64
@@ -100,6 +105,25 @@ def model_rate(network: GraphedNetwork) -> float:
         return 20 * MODEL_BATCH
 
     return _rate(replay)
+
+
+def latency(jpegs: Sequence[bytes], size: int) -> float:
+    """Return the median milliseconds of a batch of `size` labelled JPEGs, from the start of its
+    launch until its labels are there, on an idle engine.
+    """
+    engine, times = CudaEngine([_network(BATCH)], BATCH, ROOM, DEVICE), []
+    engine.warm_up()
+    photos = cycle(_sent(jpegs))
+    for _ in range(100):
+        slot = engine.acquire()
+        assert slot is not None
+        jobs = [Job(Classify(), each) for each in islice(photos, size)]
+        start = time.perf_counter()
+        engine.launch(slot, jobs)
+        engine.collect(slot)
+        times.append(time.perf_counter() - start)
+        engine.release(slot)
+    return round(statistics.median(times) * 1e3, 2)
 
 
 def preprocess_rate(jpegs: Sequence[bytes]) -> float:
@@ -191,7 +215,8 @@ def main() -> None:
         rates["model_optimize_max"] = model_rate(_network(MODEL_BATCH, Optimize.MAX))
     if "--timm" in sys.argv:
         rates |= {name: model_rate(own_network(name)) for name in TIMM}
-    report("engine_rates", **{name: int(rate) for name, rate in rates.items()})
+    waits = {f"latency_{size}_ms": latency(small, size) for size in (1, 8)}
+    report("engine_rates", **{name: int(rate) for name, rate in rates.items()}, **waits)
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ def main() -> None:
     for _ in range(2):
         plain = max(plain, loop.sequential(options.seconds), loop.overlapped(options.seconds))
         single = min(single, loop.single(options.seconds / 2))
-        flags = ("--weights", "random", "--precision", loop.network.precision)
+        flags = ("--weights", "random", "--gpus", "0", "--precision", loop.network.precision)
         with serving(*flags, "--log-level", "warning") as server:
             load.run(server.port, requests, 8, 2.0)
             for concurrency in CONCURRENCIES:
