@@ -140,11 +140,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     presets.with_name("logo.png").write_bytes(png(5))
     with running(
         presets=presets,
-        warm=True,
         fetch_allowed_networks="127.0.0.0/8",
         fetch_ports="1-65535",
         max_images_per_request=16,
-        precision="auto",
     ) as started:
         yield started
 

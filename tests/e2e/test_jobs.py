@@ -125,7 +125,7 @@ def packed(**files: bytes) -> dict[str, bytes]:
 def test_every_file_of_an_archive_is_an_item(client: httpx.Client) -> None:
     for kind in ["application/zip", "application/x-tar", "application/gzip"]:
         files = {f"n{n}": (png() if n % 10 else b"no image") for n in range(20)}
-        path = made(client, "classify&top_k=1", packed(**files)[kind], **{"Content-Type": kind})
+        path = made(client, "filter&name=invert", packed(**files)[kind], **{"Content-Type": kind})
         items = finished(client, path)["items"]
         assert items == {"total": 20, "done": 20, "succeeded": 18, "failed": 2}
         found = sorted(records(client, path), key=lambda each: int(each["index"]))
