@@ -154,7 +154,10 @@ RIGS: dict[str, Rigging | None] = {"local": local, "process": process, "ray": No
 """What makes a rig of each backend; for Ray the fixture `on_ray` does."""
 
 
-@pytest.fixture(params=list(RIGS))
+SLOW = {"ray": pytest.mark.slow}  # Ray takes 20 s of CPU time to start and to end
+
+
+@pytest.fixture(params=[pytest.param(name, marks=SLOW.get(name, ())) for name in RIGS])
 def rigging(request: pytest.FixtureRequest) -> Rigging:
     """Return what makes a rig, for each backend."""
     made: Rigging = RIGS[request.param] or request.getfixturevalue("on_ray")
