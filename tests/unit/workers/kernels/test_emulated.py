@@ -10,7 +10,7 @@ from tests.emulation.emulator import Memory
 from tests.unit.workers.kernels.specified import assert_equal, image
 from workers.filters.registry import FILTERS, describe, parse_one
 
-SIZES = [(1, 1), (1, 7), (5, 1), (2, 3), (3, 2), (17, 13), (33, 40), (70, 65), (8, 131), (131, 9)]
+SIZES = [(1, 1), (1, 7), (5, 1), (2, 3), (3, 2), (17, 13), (33, 40), (8, 131), (131, 9)]
 LARGEST = {"pad": 60, "resize": 60}
 """Upper limits for parameters whose largest values would make the emulation too slow."""
 
@@ -61,7 +61,8 @@ def _inside(window: Mapping[str, int], size: tuple[int, int]) -> Mapping[str, in
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_mixed_batch_has_the_bytes_of_the_specification(name: str, seed: int) -> None:
     random = np.random.default_rng([seed, *name.encode()])
-    images = [image(random, *size, channels) for size in SIZES for channels in (1, 3, 4)]
+    shapes = [(*size, channels) for size in SIZES for channels in (1, 3, 4)] + [(70, 65, 3)]
+    images = [image(random, *shape) for shape in shapes]
     filters = [parse_one(name, parameters(random, name, pixels.shape[:2])) for pixels in images]
     assert_equal(filters, images)
 
@@ -69,7 +70,7 @@ def test_a_mixed_batch_has_the_bytes_of_the_specification(name: str, seed: int) 
 @pytest.mark.parametrize("name", NAMES)
 def test_images_of_many_blocks_have_the_bytes_of_the_specification(name: str) -> None:
     random = np.random.default_rng(list(name.encode()))
-    shapes = [(150, 301, 3), (21, 1100, 4), (300, 180, 1), (16, 1024, 3)]
+    shapes = [(70, 301, 3), (21, 1100, 4), (300, 90, 1), (16, 1024, 3)]
     images = [image(random, *shape) for shape in shapes]
     assert_equal([parse_one(name, {})] * len(images), images)
 
