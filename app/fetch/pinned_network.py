@@ -6,6 +6,7 @@ second time changes nothing. A connection that is used again was checked when it
 """
 
 import asyncio
+import functools
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -83,6 +84,12 @@ def _look_up(host: str) -> list[str] | OSError:
     return list(distinct)[: MOST_ADDRESSES + 1]
 
 
+@functools.cache
+def public_authorities() -> ssl.SSLContext:
+    """Load the public certificate authorities once for all transports: that takes 24 ms."""
+    return httpx.create_ssl_context(trust_env=False)
+
+
 class PinnedTransport(httpx.AsyncHTTPTransport):
     """Transport that connects to addresses that are public or in `networks`.
 
@@ -102,7 +109,7 @@ class PinnedTransport(httpx.AsyncHTTPTransport):
         # connection begins would keep its place for good
         # (https://github.com/encode/httpcore/issues/1093); callers bound the requests.
         super().__init__(
-            verify=tls or httpx.create_ssl_context(trust_env=False),
+            verify=tls or public_authorities(),
             trust_env=False,
             limits=httpx.Limits(
                 max_connections=None, max_keepalive_connections=most_idle, keepalive_expiry=KEPT
