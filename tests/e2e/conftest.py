@@ -20,7 +20,7 @@ from app.processes.uvicorn_server import Server
 from models.settings import Settings
 from tests.drawn_classes import DRAWN
 from tests.pictures import encoded, png
-from tests.server import PATIENCE
+from tests.server import NO_TLS, PATIENCE
 from workers.engines.cpu.engine import CpuEngine
 
 
@@ -73,7 +73,8 @@ def running(*, warm: bool = False, **settings: object) -> Iterator[Running]:
         port = listening.getsockname()[1]
         thread = threading.Thread(target=server.run, args=([listening],))
         try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client:
+            url = f"http://127.0.0.1:{port}"
+            with httpx.Client(base_url=url, timeout=PATIENCE, verify=NO_TLS) as client:
                 with ExitStack() as start, patch("gc.freeze"):  # frozen objects are never freed
                     if not warm:
                         start.enter_context(

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from darkroom_client import AsyncClient, Client, ImageResult, Retries
+from tests.server import NO_TLS
 
 QUICK = Retries(tries=4, first_pause=0.001, longest_pause=0.002)
 """Retries whose pauses take no time worth mentioning."""
@@ -169,7 +170,7 @@ def call(kind: str, url: str, method: str, *arguments: Any, **given: Any) -> Any
     The options of OF_CLIENTS are settings of the client.
     """
     chosen = {name: given.pop(name) for name in OF_CLIENTS if name in given}
-    settings: dict[str, Any] = {"retries": QUICK, "connections": 1} | chosen
+    settings: dict[str, Any] = {"retries": QUICK, "connections": 1, "verify": NO_TLS} | chosen
 
     async def asked() -> Any:
         async with AsyncClient(url, **settings) as client:
