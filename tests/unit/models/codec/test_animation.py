@@ -102,7 +102,7 @@ def test_pages_of_a_tiff_are_no_frames() -> None:
 @pytest.mark.parametrize("colours", [2, 255, 256])
 def test_a_gif_keeps_256_colours(colours: int) -> None:
     random = np.random.default_rng(colours)
-    palette = random.permutation(1 << 24)[:colours]
+    palette = random.choice(1 << 24, colours, replace=False)
     stored = palette[random.permutation(4096) % colours].reshape(64, 64)
     pixels = np.stack([stored >> 16, stored >> 8 & 255, stored & 255], axis=2).astype(np.uint8)
     frames, _ = played(encode(Image(pixels), ImageFormat.GIF))
