@@ -117,10 +117,10 @@ def test_nothing_outlives_a_supervisor_that_was_killed() -> None:
 
 
 def test_a_database_of_jobs_that_can_never_work_ends_the_server(tmp_path: Path) -> None:
-    """Each front end finds that when it starts; they would else be started again without end."""
+    """A front end finds that when it starts; it would else be started again without end."""
     (data := tmp_path / "data").mkdir()
     (data / "jobs.sqlite3").write_bytes(b"not a database, and none that SQLite could open" * 100)
-    flags, log = (*TREE, "--data-folder", str(data)), tmp_path / "log"
+    flags, log = (*TREE, "--front-ends", "1", "--data-folder", str(data)), tmp_path / "log"
     cold = serving(*flags, log=log, program=COLD, environment=FILTERS)
     with pytest.raises(RuntimeError, match="exit code 2"), cold:
         pass
