@@ -18,7 +18,8 @@ from workers.preprocess import crop
 CLASSES = 15
 
 
-def crops() -> NDArray[np.uint8]:
+@pytest.fixture(scope="module")
+def pictures() -> NDArray[np.uint8]:
     """Return crops of the photos where they are, else of drawings: uint8 (n, 224, 224, 3)."""
     if PHOTOS.is_dir():
         files = sorted(PHOTOS.iterdir())[::20]
@@ -38,11 +39,6 @@ def softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     powers = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
     found: NDArray[np.float64] = powers / powers.sum(1, keepdims=True)
     return found
-
-
-@pytest.fixture(scope="module")
-def pictures() -> NDArray[np.uint8]:
-    return crops()
 
 
 @pytest.fixture(scope="module")
@@ -81,15 +77,10 @@ def decided(pictures: NDArray[np.uint8], random_features: torch.Tensor) -> State
     return state
 
 
-@pytest.fixture(scope="module")
-def exact(pictures: NDArray[np.uint8], decided: State) -> NDArray[np.float64]:
-    """Return our scores of the pictures in fp32."""
-    return softmax(in_parts(CpuNetwork(decided, Precision.FP32, RESNET18), pictures))
-
-
 def test_labels_equal_fp32_s_wherever_the_two_best_scores_differ_by_a_hundredth(
-    pictures: NDArray[np.uint8], decided: State, exact: NDArray[np.float64]
+    pictures: NDArray[np.uint8], decided: State
 ) -> None:
+    exact = softmax(in_parts(CpuNetwork(decided, Precision.FP32, RESNET18), pictures))
     fast = in_parts(CpuNetwork(decided, Precision.BF16, RESNET18), pictures)
     second, best = np.sort(exact, 1)[:, -2:].T
     clear = best - second >= 0.01
