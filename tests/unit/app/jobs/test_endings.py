@@ -36,6 +36,11 @@ from tests.network import Names, Wires
 from tests.origin import Answer, Received, body, origin, redirect, silent, status
 
 
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ending, "LOOK", 0.01)
+
+
 class Sender:
     """Delivers messages to `quick` at once, and the others when they are `released`."""
 
@@ -90,11 +95,7 @@ async def written(store: JobStore) -> Ending:
         await asyncio.sleep(0.01)
 
 
-async def test_a_job_that_ends_by_max_failures_calls_its_webhook(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ending, "LOOK", 0.01)
-
+async def test_a_job_that_ends_by_max_failures_calls_its_webhook(tmp_path: Path) -> None:
     async with endings_of(tmp_path) as (store, sender):
         await store.add(job(max_failures=2), SPANS, [Ending("1", WEBHOOK, "quick")])
         await store.commit(stored(await claimed(store), failed=3))
