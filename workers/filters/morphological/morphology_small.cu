@@ -28,37 +28,44 @@ struct PackedMinimum {
 
 // Compute the minimum of `length` words from each of n places on, n <= length. All these windows
 // share a core; what lies before it and what follows are running minima (M. van Herk 1992; J. Gil,
-// M. Werman 1993).
-template <class Load>
+// M. Werman 1993). A compiler moves no load before a store, so AHEAD of them come first here. The
+// last ones may repeat a word, which changes no minimum.
 __device__ __forceinline__ void sliding_minima(
-    int n, int length, const Load& load, u32* to, int step)
+    int n, int length, const u32* from, int from_step, u32* to, int to_step)
 {
+    constexpr int AHEAD = 2;
     PackedMinimum least;
-#pragma unroll Load::AHEAD
-    for (int j = n - 1; j < length; ++j) least.with(load(j));
-    to[(n - 1) * step] = least.word();
-#pragma unroll Load::AHEAD
-    for (int j = n - 2; j >= 0; --j) {
-        least.with(load(j));
-        to[j * step] = least.word();
+#pragma unroll 4
+    for (int j = n - 1; j < length; ++j) least.with(from[j * from_step]);
+    to[(n - 1) * to_step] = least.word();
+    for (int j = n - 2; j >= 0; j -= AHEAD) {
+        u32 words[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; ++k) words[k] = from[max(j - k, 0) * from_step];
+#pragma unroll
+        for (int k = 0; k < AHEAD; ++k) {
+            least.with(words[k]);
+            to[max(j - k, 0) * to_step] = least.word();
+        }
     }
     least = PackedMinimum();
-#pragma unroll Load::AHEAD
-    for (int j = 1; j < n; ++j) {
-        least.with(load(length - 1 + j));
-        PackedMinimum both = least;
-        both.with(to[j * step]);
-        to[j * step] = both.word();
+    from += (length - 1) * from_step;
+    for (int j = 1; j < n; j += AHEAD) {
+        u32 words[AHEAD], upper[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; ++k) {
+            words[k] = from[min(j + k, n - 1) * from_step];
+            upper[k] = to[min(j + k, n - 1) * to_step];
+        }
+#pragma unroll
+        for (int k = 0; k < AHEAD; ++k) {
+            least.with(words[k]);
+            PackedMinimum both = least;
+            both.with(upper[k]);
+            to[min(j + k, n - 1) * to_step] = both.word();
+        }
     }
 }
-
-struct SharedLine {
-    static constexpr int AHEAD = 4;  // loads that are under way together
-    const u32* from;
-    int step;
-
-    __device__ __forceinline__ u32 operator()(int j) const { return from[j * step]; }
-};
 
 // A thread's cell of a table of 2**bits columns and as many rows as the block has threads for.
 struct TableCell {
@@ -113,9 +120,8 @@ __device__ __forceinline__ void minima_down(
     TableCell at(bits_of(across));
     if (at.column >= across) return;
     for (int y = at.row * length; y < rows; y += at.rows * length) {
-        SharedLine column = {from + y * pitch + at.column, pitch};
-        sliding_minima(
-            min(length, rows - y), length, column, lines + y * across + at.column, across);
+        sliding_minima(min(length, rows - y), length, from + y * pitch + at.column, pitch,
+            lines + y * across + at.column, across);
     }
 }
 
@@ -135,32 +141,36 @@ __device__ __forceinline__ void rows_to_words(
 }
 
 // Compute the minima along rows of transposed words, to lines of `made` words. Neighbouring lanes
-// take different groups of rows.
+// take different groups of rows. Groups begin in only 8 banks, so a warp takes 8 groups and 4 units,
+// whose words lie in the banks between; of 12 groups or less that would leave lanes without work.
 __device__ __forceinline__ void minima_across(const u32* standing, int pitch, int width, int c,
     int groups, int length, int strip, u32* to, int made)
 {
-    TableCell at(4);
+    bool eights = groups > 12;
+    int group = eights ? threadIdx.x % 8 + threadIdx.x / 128 * 8 : threadIdx.x % 16;
     int part = c == 1 ? 256 : c == 3 ? 86 : 64;  // 256 / c, rounded up
-    if (at.column >= groups) return;
-    for (int unit = at.row;; unit += at.rows) {
+    if (group >= groups) return;
+    for (int unit = eights ? threadIdx.x / 8 % 16 : threadIdx.x / 16;; unit += 16) {
         int x = (unit * part >> 8) * strip, sample = x * c + unit - (unit * part >> 8) * c;
         if (x >= width) return;
-        SharedLine row = {standing + at.column * pitch + sample, c};
-        sliding_minima(min(strip, width - x), length, row, to + at.column * made + sample, c);
+        sliding_minima(min(strip, width - x), length, standing + group * pitch + sample, c,
+            to + group * made + sample, c);
     }
 }
 
-// Transpose back to words of four samples of one row; this undoes `rows_to_words`.
+// Transpose back to words of four samples of one row, which undoes `rows_to_words`, and store them
+// in rows that lie `stride` words apart.
 __device__ __forceinline__ void words_to_rows(
-    const u32* standing, int across, int groups, int pitch, u32 flip, u32* lines)
+    const u32* standing, int pitch, u32 flip, int across, int rows, u32* to, u32 stride)
 {
     TableCell at(bits_of(across));
     if (at.column >= across) return;
-    for (int group = at.row; group < groups; group += at.rows) {
+    for (int row = 4 * at.row; row < rows; row += 4 * at.rows) {
         u32 four[4];
-        load16((const u8*)(standing + group * pitch + 4 * at.column), four);
+        load16((const u8*)(standing + row / 4 * pitch + 4 * at.column), four);
         transpose_bytes(four[0], four[1], four[2], four[3]);
-        for (int k = 0; k < 4; ++k) lines[(4 * group + k) * across + at.column] = flip ^ four[k];
+        for (int k = 0; k < 4; ++k)
+            if (row + k < rows) to[(row + k) * stride + at.column] = flip ^ four[k];
     }
 }
 
@@ -189,7 +199,14 @@ extern "C" __global__ void __launch_bounds__(256, 5)
     minima_across(
         standing + extra % 4, pitch, tile.width, c, groups, step.length, step.strip, lines, made);
     __syncthreads();
-    words_to_rows(lines, SMALL_RECT_WIDTH / 4 * c, groups, made, flip, standing);
+    u32 stride = item.width * c;
+    if (stride % 4 == 0) {
+        u32* first = global<u32>(moved.dst) + (tile.y * stride + tile.x * c) / 4;
+        words_to_rows(lines, made, flip, tile.width * c / 4, tile.height, first, stride / 4);
+        return;
+    }
+    constexpr int QUADS = SMALL_RECT_WIDTH / 4;
+    words_to_rows(lines, made, flip, QUADS * c, tile.height, standing, QUADS * c);
     __syncthreads();
     store_tile_of<SMALL_RECT_WIDTH>(moved, tile, (const u8*)standing);
 }
