@@ -1,13 +1,16 @@
 """The formats of a file of records, by its suffix: JSON Lines, CSV or Parquet."""
 
 import csv
+import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from app.bulk.errors import WrongUsage
 from app.bulk.journal import Convert, records_of
@@ -88,6 +91,68 @@ def _rows(record: Mapping[str, Any], vector: VectorColumn | None) -> Iterator[di
         return
     for rank, each in enumerate(found, 1):
         yield {**own, **{name: _no_formula(value) for name, value in each.items()}, "rank": rank}
+
+
+def write_lines(table: Path, lines: Path, vector: VectorColumn | None) -> None:
+    """Write the records of a finished table as JSON Lines: the reverse of its conversion.
+
+    WrongUsage for a table that this command has not made.
+    """
+    found = _of_csv(table, vector) if table.suffix.lower() == ".csv" else _of_parquet(table)
+    try:
+        with lines.open("wb") as file:
+            file.writelines(msgspec.json.encode(record) + b"\n" for record in found)
+    except (KeyError, ValueError, csv.Error) as error:  # also of PyArrow
+        raise WrongUsage(
+            f"--out: {table} is no table of this command ({error}); name another file"
+        ) from None
+
+
+ROWS = 1024
+"""Rows of a table that are in memory at a time: a number of a vector takes 32 bytes there."""
+
+
+def _of_parquet(table: Path) -> Iterator[dict[str, Any]]:
+    import pyarrow.parquet as pq  # an extra
+
+    with pq.ParquetFile(table) as file:
+        for batch in file.iter_batches(ROWS):
+            for row in batch.to_pylist():
+                for each in row.get("predictions") or ():
+                    if each["wnid"] is None:
+                        del each["wnid"]
+                yield {name: value for name, value in row.items() if value is not None}
+
+
+def _of_csv(table: Path, vector: VectorColumn | None) -> Iterator[dict[str, Any]]:
+    with table.open(encoding="utf-8", newline="") as file:
+        for _, rows in itertools.groupby(csv.DictReader(file), lambda row: row["index"]):
+            yield _record([*rows], vector)
+
+
+def _record(rows: Sequence[Mapping[str, str]], vector: VectorColumn | None) -> dict[str, Any]:
+    """Return the record of rows of a CSV that have the same index."""
+    cells = [{name: _as_given(value) for name, value in row.items() if value} for row in rows]
+    first = cells[0]
+    record: dict[str, Any] = {"index": int(first["index"])}
+    record |= {name: first[name] for name in ("source", "status", "warning") if name in first}
+    if "rank" in first:
+        record["predictions"] = [
+            {name: each[name] for name in ("label", "wnid") if name in each}
+            | {"class_id": int(each["class_id"]), "score": float(each["score"])}
+            for each in cells
+        ]
+    if vector is not None and vector.name in first:
+        value = first[vector.name]
+        record[vector.name] = value if vector.as_base64 else json.loads(value)
+    if "error_code" in first:
+        record["error"] = {"code": first["error_code"], "detail": first.get("error_detail", "")}
+    return record
+
+
+def _as_given(cell: str) -> str:
+    """Reverse `_no_formula` for text."""
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA) else cell
 
 
 def _no_formula(value: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from app.bulk import journal as records
@@ -14,7 +15,7 @@ from app.bulk.journal import Convert, Journal, Origin, Records, names_in
 from app.bulk.report import readable
 from app.bulk.run import Run, printer, tasks_of
 from app.bulk.sources import Sources, allowed
-from app.bulk.tables import VectorColumn, conversion
+from app.bulk.tables import VectorColumn, conversion, write_lines
 from app.bulk.work import Classification, Identity
 from app.cli.flags import LOCAL, WEIGHTS, add_settings, complete_files, complete_with
 from app.cli.image_flags import JSON, add_sources, counted, sources_of
@@ -112,62 +113,66 @@ def _written(
     # A larger limit of pixels may be the reason to try again, and a cache says nothing of records.
     own = {name: value for name, value in chosen.items() if name not in MAY_DIFFER}
     origin = Origin(out, {**given, **own}, "--retry-failed" if retry else "--out")
-    convert = conversion(out, _vector(given))
+    vector = _vector(given)
+    convert = conversion(out, vector)
     is_lines = convert is None
-    if retry and not is_lines:
-        raise WrongUsage(f"--retry-failed: {out} is a table; JSON Lines alone can be mended")
     if retry and not out.is_file():
         raise WrongUsage(f"--retry-failed: {out} is no finished file")
-    mends = retry or (is_lines and not force and out.is_file() and origin.is_known)
-    finished = Records([out] if mends else [])
-    if mends:
-        if finished.size < out.stat().st_size:
-            raise WrongUsage(f"--out: {out} has other lines than records; name another file")
-        if retry and not finished.n_failed:
-            print(f"no image of {out} has failed", file=sys.stderr)
-            return ExitCode.OK
-        origin.check_options()
-    if retry:
-        run = replace(run, total=finished.n_failed)
-        records.check_present(out, (each.name for each in sources))
-    elif mends:
-        _check_none_is_gone(out, sources)
-    options = {**given, **chosen, **({"retry": True} if retry else {})}
-    check = partial(records.check_ended, out) if retry else lambda: None
-    with Journal(out, options, replaces=force or mends, check=check) as journal:
+    mends = retry or (not force and out.is_file() and origin.is_known)
+    with TemporaryFile() as unnamed:  # the records of a finished table, until this process ends
+        before = out if is_lines else Path(f"/proc/self/fd/{unnamed.fileno()}")
+        if mends and not is_lines:
+            write_lines(out, before, vector)
+        finished = Records([before] if mends else [])
+        if mends:
+            if finished.size < before.stat().st_size:
+                raise WrongUsage(f"--out: {out} has other lines than records; name another file")
+            if retry and not finished.n_failed:
+                print(f"no image of {out} has failed", file=sys.stderr)
+                return ExitCode.OK
+            origin.check_options()
+        if retry:
+            run = replace(run, total=finished.n_failed)
+            records.check_present(before, (each.name for each in sources))
+        elif mends:
+            _check_none_is_gone(out, before, sources)
+        options = {**given, **chosen, **({"retry": True} if retry else {})}
+        check = partial(records.check_ended, out) if retry else lambda: None
+        with Journal(out, options, replaces=force or mends, check=check) as journal:
 
-        def is_left(name: str) -> bool:
-            wanted = finished.failed(name) if retry else name not in finished
-            return wanted and name not in journal.earlier
+            def is_left(name: str) -> bool:
+                wanted = finished.failed(name) if retry else name not in finished
+                return wanted and name not in journal.earlier
 
-        def begin(network: Identity) -> None:
-            if mends:
-                origin.check_network(network)
-            journal.begin(network)
+            def begin(network: Identity) -> None:
+                if mends:
+                    origin.check_network(network)
+                journal.begin(network)
 
-        goes_on = mends or journal.done > 0
-        known = [each.name for each in sources if not is_left(each.name)] if goes_on else []
-        first = journal.done if retry else len(known)
-        failed = 0 if retry else sum(finished.failed(n) for n in known if n not in journal.earlier)
-        left = (each for each in tasks_of(iter(sources)) if is_left(each.source.name))
-        summary = run.complete(journal, left, first, failed, begin)
-        failed += journal.failed
-        if is_lines:
+            goes_on = mends or journal.done > 0
+            known = [each.name for each in sources if not is_left(each.name)] if goes_on else []
+            first = journal.done if retry else len(known)
+            failed = (
+                0 if retry else sum(finished.failed(n) for n in known if n not in journal.earlier)
+            )
+            left = (each for each in tasks_of(iter(sources)) if is_left(each.source.name))
+            summary = run.complete(journal, left, first, failed, begin)
+            failed += journal.failed
             origin.keep(journal.network)
-        told = "" if is_lines else records.shown(journal.partial, out, failed)
-        if goes_on:
-            order = names_in(out) if retry else (each.name for each in sources)
-            files = [*([out] if mends else []), journal.partial]
-            convert = partial(_ordered, files, order, convert)
-        journal.finish(convert)
-    told = records.shown(out, out, failed) if is_lines else told
-    print(summary, *filter(None, [told]), sep="\n", file=sys.stderr)
-    return ExitCode.FAILED if failed else ExitCode.OK
+            told = "" if is_lines else records.shown(journal.partial, out, failed)
+            if goes_on:
+                order = names_in(before) if retry else (each.name for each in sources)
+                files = [*([before] if mends else []), journal.partial]
+                convert = partial(_ordered, files, order, convert)
+            journal.finish(convert)
+        told = records.shown(out, out, failed) if is_lines else told
+        print(summary, *filter(None, [told]), sep="\n", file=sys.stderr)
+        return ExitCode.FAILED if failed else ExitCode.OK
 
 
-def _check_none_is_gone(out: Path, sources: Sources) -> None:
+def _check_none_is_gone(out: Path, before: Path, sources: Sources) -> None:
     now = {readable(each.name) for each in sources}
-    if gone := [name for name in names_in(out) if name not in now]:
+    if gone := [name for name in names_in(before) if name not in now]:
         more = ", …" if len(gone) > records.SHOWN else ""
         raise WrongUsage(
             f"--out: {out} has records of {len(gone)} images that are not among the sources any "

@@ -10,7 +10,8 @@ import pytest
 
 from app.bulk import tables
 from app.bulk.errors import WrongUsage
-from app.bulk.tables import VectorColumn, conversion
+from app.bulk.journal import records_of
+from app.bulk.tables import VectorColumn, conversion, write_lines
 
 LABELLED = {
     "index": 0,
@@ -107,3 +108,24 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(WrongUsage, match=r"pip install '\.\[parquet\]'"):
         conversion(Path("out.parquet"), None)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("vector", [None, EMBEDDING, VectorColumn("embedding", as_base64=True)])
+def test_a_table_gives_back_the_records_that_it_was_made_of(
+    suffix: str, vector: VectorColumn | None, tmp_path: Path
+) -> None:
+    good = LABELLED | {"source": "=1+1.jpg"}
+    if vector is not None:
+        value = "AAAAPw==" if vector.as_base64 else [0.5, -1.0]
+        good = {"index": 0, "source": "-a.jpg", "status": "ok", "embedding": value}
+    made = converted(tmp_path, f"out{suffix}", good, FAILED, vector=vector)
+    write_lines(made, tmp_path / "back", vector)
+    assert [each for _, each in records_of(tmp_path / "back")] == [good, FAILED]
+    assert (tmp_path / "back").read_bytes().startswith(b'{"index":0')
+
+
+def test_a_table_of_another_program_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("name,size\na.jpg,3\n")
+    with pytest.raises(WrongUsage, match="is no table of this command"):
+        write_lines(tmp_path / "a.csv", tmp_path / "back", None)

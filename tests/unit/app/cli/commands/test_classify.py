@@ -186,19 +186,18 @@ def test_an_interrupted_run_over_a_folder_that_grew_meanwhile_goes_on(tmp_path: 
     assert (grown.names(), "".join(grown.computed)) == ("0abcdefgh", "bdacefg0h")
 
 
-def test_a_table_over_a_folder_that_grew_goes_on_until_it_is_finished(tmp_path: Path) -> None:
+def test_a_table_over_a_folder_that_grew_goes_on_also_when_it_is_finished(tmp_path: Path) -> None:
     grown = Grown(tmp_path, "out.csv")
     with pytest.raises(InterruptedError):
         grown.run("bd", ends_after=1)
     assert grown.run("abcd") == ExitCode.OK
+    with pytest.raises(InterruptedError):
+        grown.run("0abcdx", ends_after=1)
+    assert grown.run("0abcdx") == ExitCode.FAILED
     rows = [line.split(",")[:2] for line in grown.out.read_text().splitlines()[1:]]
-    assert [(i, Path(name).stem) for i, name in rows] == [*zip("0123", "abcd", strict=True)]
-    assert "".join(grown.computed) == "bacd"
-    assert {each.name for each in tmp_path.iterdir()} == {"in", "out.csv"}
-    with pytest.raises(WrongUsage, match=r"out\.csv exists already"):
-        grown.run("abcde")
-    with pytest.raises(WrongUsage, match=r"out\.csv is a table; JSON Lines alone"):
-        classified(Recorded(model()), Sources([str(tmp_path / "in")]), grown.out, retry=True)
+    assert [(i, Path(name).stem) for i, name in rows] == [*zip("012345", "0abcdx", strict=True)]
+    assert "".join(grown.computed) == "bacd0x"
+    assert {each.name for each in tmp_path.iterdir()} == {"in", "out.csv", "out.csv.origin.json"}
 
 
 def test_removed_images_and_other_options_are_refused_and_force_begins_anew(tmp_path: Path) -> None:
