@@ -39,17 +39,14 @@ class Immediate:
     """A backend that answers with the same label in the next turn of the event loop."""
 
     async def run(self, job: Job) -> Completed:  # noqa: ARG002 (the protocol's name)
-        """Return the label, whatever the job."""
         await asyncio.sleep(0)
         trace = Trace(0.001, 0.001, 0.001, 0.001, 0.001, 8, 64, ReleaseReason.IDLE)
         return Completed(Labels((3,), (0.5,)), trace)
 
     def load(self) -> Load:
-        """Return the load of an idle GPU."""
         return Load("cuda:0", 0, 0, 20_000.0, True, takes_jpegs=True)
 
-    async def aclose(self) -> None:
-        """Do nothing."""
+    async def aclose(self) -> None: ...
 
 
 async def connect(settings: Settings, metrics: Metrics, counters: Counters) -> server.Executor:
@@ -60,9 +57,9 @@ async def connect(settings: Settings, metrics: Metrics, counters: Counters) -> s
 
 def serve(port: int) -> int:
     """Run the front end until it is stopped."""
-    given = {"gpus": "0", "weights": "bundled", "log_level": "error", "front_ends": 0}
-    settings = Settings.model_validate({**given, "port": port, "max_images_in_flight": 8192})
-    app = server.create_app(settings, connect, private=True)
+    given = {"port": port, "gpus": "0", "weights": "bundled", "log_level": "error"}
+    settings = Settings.model_validate(given)
+    app = server.create_app(settings, connect, private=True)  # the canary would ask for pixels
     running = uvicorn_server.Server(app, settings, warms_up=False)
     return uvicorn_server.run(running, [bind(settings.host, port)])
 
@@ -74,9 +71,8 @@ def measured(program: str, seconds: float) -> dict[str, float]:
     with TemporaryDirectory() as folder:
         requests, log = Path(folder) / "requests", Path(folder) / "log"
         with started(command, port, log, answers("/livez"), 60) as subject:
-            for kind in checkouts.kinds(min(96, len(jpegs(96)[1]))):
-                if kind.name not in ("raw", "multipart"):
-                    continue
+            _, raw, multipart, *_ = checkouts.kinds(min(96, len(jpegs(96)[1])))
+            for kind in (raw, multipart):
                 wrk.write_requests(requests, kind.requests)
                 wrk.run(program, port, requests, CONNECTIONS, 1)
                 times = []

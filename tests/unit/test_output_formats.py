@@ -18,19 +18,13 @@ PAGE = Path(__file__).parents[2] / "docs/formats.md"
 NAMES = {each.value for each in OUTPUT_FORMATS}
 
 
-def test_the_format_option_takes_every_output_format_and_jpg() -> None:
+def test_the_api_the_command_line_and_the_page_offer_every_output_format() -> None:
     assert set(get_args(FormatName)) == NAMES | {"jpg"}
-
-
-def test_the_command_line_offers_every_output_format() -> None:
     parser = argparse.ArgumentParser()
     command.declare(parser)
     choices = next(a.choices for a in parser._actions if "--format" in a.option_strings)
     assert choices is not None
     assert set(choices) == NAMES
-
-
-def test_the_page_of_formats_names_every_output_format() -> None:
     row = next(r for r in PAGE.read_text().splitlines() if r.startswith("| `format` |"))
     assert set(re.findall(r"`([a-z]+)`", row)) == NAMES | {"format"}
 

@@ -33,11 +33,6 @@ def test_every_setting_has_its_row_in_the_table() -> None:
     assert rows() == expected, "\n" + "\n".join(expected)
 
 
-def test_the_page_of_settings_is_linked() -> None:
-    for page in ["README.md", "SECURITY.md", "docs/deploy.md"]:
-        assert "settings.md" in (ROOT / page).read_text()
-
-
 def test_every_setting_that_the_page_of_security_names_has_the_default_it_says() -> None:
     named = rf"`{PREFIX}(\w+)`(?: \(`([^`]*)`\))?"
     found = re.findall(named, (ROOT / "SECURITY.md").read_text())
