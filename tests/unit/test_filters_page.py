@@ -24,8 +24,7 @@ def test_the_page_is_what_the_filters_say() -> None:
 def test_the_page_shows_a_picture_of_every_filter_and_there_are_no_others() -> None:
     found = {path.name for path in PICTURES.iterdir()}
     assert found == {f"{name}.webp" for name in (BEFORE, *FILTERS)}, "run `make docs`"
-    shown = set(re.findall(r"\]\(filters/([^)]+)\)", page()))
-    assert shown == found
+    assert found == set(re.findall(r"\]\(filters/([^)]+)\)", page()))
 
 
 def test_a_picture_is_what_the_filter_makes_of_the_scene() -> None:

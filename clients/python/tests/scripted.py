@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import json
 import re
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +14,8 @@ from operator import attrgetter
 from typing import Any
 
 from darkroom_client import AsyncClient, Client, ImageResult, Retries
-from tests.server import NO_TLS
 
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # httpx would load authorities for each client
 QUICK = Retries(tries=4, first_pause=0.001, longest_pause=0.002)
 """Retries whose pauses take no time worth mentioning."""
 
