@@ -85,7 +85,7 @@ def _look_up(host: str) -> list[str] | OSError:
 
 
 @functools.cache
-def public_authorities() -> ssl.SSLContext:
+def _public_authorities() -> ssl.SSLContext:
     """Load the public certificate authorities once for all transports: that takes 24 ms."""
     return httpx.create_ssl_context(trust_env=False)
 
@@ -109,7 +109,7 @@ class PinnedTransport(httpx.AsyncHTTPTransport):
         # connection begins would keep its place for good
         # (https://github.com/encode/httpcore/issues/1093); callers bound the requests.
         super().__init__(
-            verify=tls or public_authorities(),
+            verify=tls or _public_authorities(),
             trust_env=False,
             limits=httpx.Limits(
                 max_connections=None, max_keepalive_connections=most_idle, keepalive_expiry=KEPT

@@ -111,7 +111,7 @@ def converted(
 
 
 def simple_rows(rows: PictureRows) -> PictureRows:
-    """Return the rows of the same picture as L, RGB, RGBA or CMYK."""
+    """Return the rows of the same picture as L, RGB, RGBA or CMYK; `mode` stays the stored mode."""
     floats = boxes(*rows.size, STRIPE) if rows.mode == "F" else ()
     scale = max((float_scale(rows.crop(each)) for each in floats), default=1.0)
 

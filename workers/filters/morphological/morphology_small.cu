@@ -28,8 +28,8 @@ struct PackedMinimum {
 
 // Compute the minimum of `length` words from each of n places on, n <= length. All these windows
 // share a core; what lies before it and what follows are running minima (M. van Herk 1992; J. Gil,
-// M. Werman 1993). A compiler moves no load before a store, so AHEAD of them come first here. The
-// last ones may repeat a word, which changes no minimum.
+// M. Werman 1993). The compiler moves no load before a store to the same memory, so AHEAD loads
+// come first here. The last of them may repeat a word, which changes no minimum.
 __device__ __forceinline__ void sliding_minima(
     int n, int length, const u32* from, int from_step, u32* to, int to_step)
 {
