@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 
-from app.system.process_family import is_alive
+import psutil
 
 
 class Total(IntEnum):
@@ -272,7 +272,7 @@ class Counters:
         with self._locked():
             for column in range(self.columns):
                 owner = self._owner(column)
-                if owner and not is_alive(owner):
+                if owner and not psutil.pid_exists(owner):
                     self._clear(column)
                     owner = 0
                 if not owner:

@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from copy import copy
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import psutil
 
 from app.admission import Permit
 from app.admission.line import Turn
@@ -188,30 +188,17 @@ class IdleCores:
     LOOK = 0.25
     """Seconds between two measurements."""
 
-    def __init__(self, stat: Path = Path("/proc/stat")) -> None:
-        self._stat = stat
+    def __init__(self) -> None:
         self._looked_at = time.monotonic()
         self._share = 0.0
-        self._last = self._ticks()
+        psutil.cpu_percent()  # each call is about the time since the call before
 
     def share(self) -> float:
         """Return the share, from 0 to 1, by the last measurement."""
         if (now := time.monotonic()) - self._looked_at >= self.LOOK:
             self._looked_at = now
-            idle, whole = self._ticks()
-            if whole > self._last[1]:
-                self._share = (idle - self._last[0]) / (whole - self._last[1])
-            self._last = idle, whole
+            self._share = 1 - psutil.cpu_percent() / 100
         return self._share
-
-    def _ticks(self) -> tuple[int, int]:
-        """Return idle ticks (waiting for disks included) and all ticks since boot (proc(5))."""
-        try:
-            with self._stat.open() as file:
-                ticks = [int(word) for word in file.readline().split()[1:9]]
-        except OSError:
-            return 0, 0
-        return ticks[3] + ticks[4], sum(ticks)
 
 
 class ImageCodec:

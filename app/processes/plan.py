@@ -17,7 +17,7 @@ from prometheus_client import multiprocess
 
 from app.admission.counters import Counters, checked
 from app.connections.listening import BACKLOG, announce, bind, bind_metrics
-from app.system.process_family import own_folder
+from app.system.own_folder import own_folder
 from app.telemetry.metrics import FOLDER_PREFIX, METRICS_FOLDER
 from models.settings import Settings
 from models.settings_loading import FIXED, reloaded

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.connections.listening import BACKLOG
-from app.system.process_family import own_folder
+from app.system.own_folder import own_folder
 from models.settings import Settings
 from workers.supervision.gpu_discovery import wanted_gpus
 from workers.supervision.startup import cores

@@ -1,4 +1,4 @@
-"""Ask the operating system which other processes run, and what a terminal can do.
+"""Ask the operating system what a terminal can do, and for folders of this process.
 
-Start reading in `processes.py`. It may import the standard library only.
+Start reading in `own_folder.py`. It may import psutil and the standard library only.
 """

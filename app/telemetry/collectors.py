@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeVar
 
+import psutil
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from app.admission import Admission
 from app.admission.counters import Total
-from app.system.process_family import ProcessUse, boot_time, process_family
 from app.telemetry.metrics import METRICS_FOLDER
 from models.domain.backend import Load
 from models.networks.served import ServedNetwork
@@ -74,22 +74,27 @@ _DEVICE_READINGS: Readings[Load] = (
     ),
 )
 
-_PROCESS_READINGS: Readings[Sequence[ProcessUse]] = (
+Use = Mapping[str, Any]
+"""What one process uses, by the names of psutil; None is what only root may know of decoders."""
+
+_USE = ("pid", "ppid", "cmdline", "cpu_times", "create_time", "memory_info", "num_fds")
+
+_PROCESS_READINGS: Readings[Sequence[Use]] = (
     ("processes", "Processes that run.", len),
     (
         "process_resident_memory_bytes",
         "Resident memory; what processes share is counted in each of them.",
-        lambda uses: sum(use.resident for use in uses),
+        lambda uses: sum(use["memory_info"].rss for use in uses),
     ),
     (
         "process_open_fds",
         "Open file descriptors.",
-        lambda uses: sum(use.descriptors for use in uses),
+        lambda uses: sum(use["num_fds"] or 0 for use in uses),
     ),
     (
         "process_start_time_seconds",
         "Start of the newest process, since 1970; it changes with every restart.",
-        lambda uses: boot_time() + max(use.started for use in uses),
+        lambda uses: max(use["create_time"] for use in uses),
     ),
 )
 
@@ -214,19 +219,19 @@ class Processes(Collector):
         self._cpu: dict[str, float] = defaultdict(float)
 
     def collect(self) -> Iterator[Metric]:
-        """Read /proc and yield the sums of each name."""
-        uses: dict[str, list[ProcessUse]] = defaultdict(list)
+        """Read what the processes use, and yield the sums of each name."""
+        uses: dict[str, list[Use]] = defaultdict(list)
         names: dict[int, str] = {}
         for use in process_family(self._root):
             # A process whose parent ended during the walk has another parent already.
-            parent = names.get(use.parent, _OTHER)
-            name = self._root_name if use.pid == self._root else _name(use, parent)
-            names[use.pid] = name
+            parent = names.get(use["ppid"], _OTHER)
+            name = self._root_name if use["pid"] == self._root else _name(use, parent)
+            names[use["pid"]] = name
             uses[name].append(use)
         yield from _gauges("process", uses.items(), _PROCESS_READINGS)
         yield self._cpu_family(uses)
 
-    def _cpu_family(self, uses: Mapping[str, Sequence[ProcessUse]]) -> Metric:
+    def _cpu_family(self, uses: Mapping[str, Sequence[Use]]) -> Metric:
         """Return the CPU time of each name, which begins at 0 again with a new process.
 
         Decoders come and go: ended decoders are counted by their parent of the same name. A
@@ -235,21 +240,35 @@ class Processes(Collector):
         """
         cpu = CounterMetricFamily("darkroom_process_cpu_seconds", "CPU time.", labels=["process"])
         for name, each in uses.items():
-            found = sum(use.cpu for use in each)
+            times = [use["cpu_times"] for use in each]
+            found = sum(time.user + time.system for time in times)
             if name.startswith(_DECODERS_OF):
-                found += sum(use.cpu_of_ended for use in each)
+                found += sum(time.children_user + time.children_system for time in times)
             last = self._cpu[name]
             self._cpu[name] = last if found < last < 2 * found else found
             cpu.add_metric([name], self._cpu[name])
         return cpu
 
 
-def _name(use: ProcessUse, parent: str) -> str:
+def process_family(root: int) -> Iterator[Use]:
+    """Yield what process `root` and each of its descendants uses, parents before their children.
+
+    A process that ends meanwhile is left out.
+    """
+    with suppress(psutil.NoSuchProcess):
+        first = psutil.Process(root)
+        for each in (first, *first.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                yield each.as_dict(_USE)
+
+
+def _name(use: Use, parent: str) -> str:
     """Return the name of a process; `parent` is the name of its parent."""
-    if any(_DECODERS in word for word in use.words):
+    words = use["cmdline"] or [""]
+    if any(_DECODERS in word for word in words):
         return parent if parent.startswith(_DECODERS_OF) else _DECODERS_OF + parent
-    if _MEMBER in use.words[:-1]:
-        return use.words[use.words.index(_MEMBER) + 1]
+    if _MEMBER in words[:-1]:
+        return str(words[words.index(_MEMBER) + 1])
     return _OTHER
 
 

@@ -1,24 +1,46 @@
 """Metrics of the processes of a server."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from app.system.process_family import ProcessUse
 from app.telemetry import collectors
+from app.telemetry.collectors import Use, process_family
 
 ROOT = 10
 MEMBER = ("python", "-P", "app.processes.member")
 DECODER = ("python", "-c", "from app.decoders.child import run")
 
 
-def use(pid: int, parent: int, words: Sequence[str], cpu: float, ended: float = 0.0) -> ProcessUse:
-    return ProcessUse(pid, parent, tuple(words), cpu, ended, 5.0, 1000, 3)
+def use(pid: int, parent: int, words: Sequence[str], cpu: float, ended: float = 0.0) -> Use:
+    times: dict[str, Any] = dict.fromkeys(("system", "children_system"), 0.0)
+    times |= {"user": cpu, "children_user": ended}
+    found = {"pid": pid, "ppid": parent, "cmdline": words, "create_time": 5.0, "num_fds": None}
+    memory = SimpleNamespace(rss=1000)
+    return found | {"cpu_times": SimpleNamespace(**times), "memory_info": memory}
+
+
+def test_a_child_follows_its_parent_until_its_end() -> None:
+    command = [sys.executable, "-c", "print('runs', flush=True); input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        found = {each["pid"]: each for each in process_family(os.getpid())}
+        child.communicate(b"\n")
+    assert found[child.pid]["ppid"] == os.getpid()
+    assert found[child.pid]["cmdline"] == command
+    assert found[child.pid]["memory_info"].rss > 1 << 20
+    assert list(found).index(os.getpid()) < list(found).index(child.pid)
+    assert list(process_family(child.pid)) == []
 
 
 def scrapes(
-    monkeypatch: pytest.MonkeyPatch, *families: Sequence[ProcessUse], root: int = ROOT
+    monkeypatch: pytest.MonkeyPatch, *families: Sequence[Use], root: int = ROOT
 ) -> Iterator[dict[str, float]]:
     """Yield the CPU seconds of each name at one scrape after the other."""
     collector = collectors.Processes(root)
@@ -66,7 +88,7 @@ def test_cpu_time_of_ended_decoders_stays_and_of_a_new_worker_begins_at_0(
         front_end,
         use(13, 12, DECODER, 4.0, ended=3.0),
     ]
-    during = [each for each in before if each.pid != 14]
+    during = [each for each in before if each["pid"] != 14]
     first, missing, second = scrapes(monkeypatch, before, during, after)
     assert missing == first
     assert second == first | {"worker": 2.0}
