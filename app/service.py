@@ -21,7 +21,7 @@ from app.telemetry.canary import Canary
 from app.telemetry.inference_statistics import ModelStatistics
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend
-from models.domain.errors import FieldError, InvalidParameter, WeightsMissing
+from models.domain.errors import FieldError, InvalidParameter
 from models.networks.served import ServedNetwork
 from models.settings import Settings
 
@@ -53,11 +53,6 @@ class Computing:
         allowed = ", ".join(each.name for each in self.networks) or "none"
         text = f"there is no model {name[:LONGEST_NAME]!r} here; allowed: {allowed}"
         raise InvalidParameter(f"model: {text}", [FieldError("model", text, name[:LONGEST_NAME])])
-
-
-def missing(network: ServedNetwork) -> WeightsMissing:
-    """Return the error for label requests while a network has no weights."""
-    return WeightsMissing(network.problem or "no weights are loaded")
 
 
 @dataclass(slots=True)

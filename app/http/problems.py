@@ -12,11 +12,10 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 from starlette.types import Scope
 
@@ -120,9 +119,6 @@ def answer_to(error: Exception, scope: Scope) -> Response | None:
     """Return the answer to an error that an endpoint or the framework raises; None to a fault."""
     if isinstance(error, ServiceError):
         return answer(error, scope)
-    if isinstance(error, RequestValidationError):
-        found: list[Any] = [{**e, "loc": e["loc"][1:]} for e in error.errors()]
-        return answer(invalid(found), scope)
     if not isinstance(error, HTTPException):
         return None
     headers, path = dict(error.headers or {}), shortened(scope["path"], LONGEST_GIVEN)

@@ -19,8 +19,9 @@ from app.intake.stream import is_stream
 from app.pipeline.outcomes import Answer, Timings
 from app.responses.inference import inference_reply
 from app.routes.image_route import ImageRoute, permit_of
+from app.routes.network_choice import missing
 from app.routes.openapi import INFERRED, OBJECT, OBJECTS, OF_MODEL, infer_document
-from app.service import Service, ServiceOf, missing, service_in
+from app.service import Service, ServiceOf, service_in
 from models.domain.deadline import Deadline
 from models.domain.errors import Unavailable, UnsupportedMedia
 from models.version import VERSION

@@ -7,8 +7,10 @@ import re
 import time
 from collections.abc import Awaitable
 from ipaddress import ip_address
+from typing import Any
 
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.routing import APIRoute, APIRouter
 from opentelemetry.trace import get_current_span
@@ -16,7 +18,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.http.problems import ERROR, EVERY_ANSWER, LONGEST_GIVEN, answer, answer_to
+from app.http.problems import ERROR, EVERY_ANSWER, LONGEST_GIVEN, answer, answer_to, invalid
 from app.http.request import DEPARTURE, header
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import HEALTH, QUIET
@@ -134,6 +136,9 @@ class RequestLayer:
             if status or not alarms().ended:
                 raise
             await self._with_cors(answer(interrupted(), scope))(scope, receive, marked)
+        except RequestValidationError as error:  # the framework raises it before an answer
+            found: list[Any] = [{**each, "loc": each["loc"][1:]} for each in error.errors()]
+            await self._with_cors(answer(invalid(found), scope))(scope, receive, marked)
         except Exception as error:
             response = None if status else answer_to(error, scope)
             error.__traceback__ = None if response else error.__traceback__  # its frames hold much

@@ -1,11 +1,15 @@
 """Choose the network that answers a request, and its output, by the options of the request."""
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from app.service import Computing, missing
 from models.api.schemas import ClassifyOptions
 from models.domain.errors import FieldError, InvalidParameter, WeightsMissing
+from models.networks.served import ServedNetwork
 from workers.operations import Classify, FunctionToApply, NetworkOutput
+
+if TYPE_CHECKING:  # it imports FastAPI, which the command line does not need
+    from app.service import Computing
 
 _DEFAULTS = {
     name: ClassifyOptions.model_fields[name].default
@@ -15,7 +19,7 @@ _OF_LABELS = ("top_k", "function_to_apply")
 _OF_VECTORS = ("vector_format",)
 
 
-def classification(options: ClassifyOptions, computing: Computing) -> Classify | WeightsMissing:
+def classification(options: ClassifyOptions, computing: "Computing") -> Classify | WeightsMissing:
     """Return the operation for a network, or the error where that network has no weights.
 
     InvalidParameter is raised for an unknown network, which names the served networks, and for
@@ -27,6 +31,11 @@ def classification(options: ClassifyOptions, computing: Computing) -> Classify |
         text = f"{served.name} has no classes; ask for output=embedding"
         raise InvalidParameter(f"output: {text}", [FieldError("output", text, options.output)])
     return missing(served) if served.model is None else wanted
+
+
+def missing(network: ServedNetwork) -> WeightsMissing:
+    """Return the error for label requests while a network has no weights."""
+    return WeightsMissing(network.problem or "no weights are loaded")
 
 
 def asked(options: ClassifyOptions, network: str) -> Classify:
