@@ -40,17 +40,15 @@ class Total(IntEnum):
     """Upload bytes admitted and not yet answered."""
     ARRIVING = 2
     """Bytes of bodies that are still arriving."""
-    REQUESTS = 3
-    """Requests in progress on the image routes, including those whose body is still arriving."""
-    MEMORY = 4
+    MEMORY = 3
     """Estimated bytes that images take from decoding to encoding, small images excepted."""
-    FETCHES = 5
+    FETCHES = 4
     """URLs being fetched."""
-    CONNECTIONS = 6
+    CONNECTIONS = 5
     """Open connections of clients."""
-    UNREAD = 7
+    UNREAD = 6
     """Bytes of encoded images that their clients have not read."""
-    ACCEPTING = 8
+    ACCEPTING = 7
     """Sockets that accept connections; a front end that starts or leaves has none."""
 
 

@@ -88,7 +88,6 @@ class Permit:
         self._most_urgent = self.lane = lane
         """The lane in which the last image of the request that got a turn is computed."""
         self._arriving = self._images = self._bytes = 0
-        self._ended = False
 
     def arrives(self, n_bytes: int) -> None:
         """Count bytes of the body that have arrived; raises Overloaded and TooLarge.
@@ -159,12 +158,8 @@ class Permit:
 
     def release(self) -> None:
         """Release everything that is held; further calls have no effect."""
-        if self._ended:
-            return
-        self._ended = True
         self._count(-self._images, -self._bytes)
         self._count_arriving(-self._arriving)
-        self._admission.counters.add(Total.REQUESTS, -1)
 
     def _check(self, n_images: int, n_bytes: int) -> None:
         """Raise Overloaded if what is counted, with these images and bytes, exceeds a limit."""
@@ -283,7 +278,6 @@ class Admission:
             if not rated:
                 self.charge_rate(client, 1)
             self.line.check(client, deadline)
-        self.counters.add(Total.REQUESTS, 1)
         return Permit(self, client, deadline, lane)
 
     def charge_rate(self, client: str, n_images: int) -> None:

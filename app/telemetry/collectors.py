@@ -147,11 +147,6 @@ class AtScrape(Collector):
             ),
             ("in_flight_images", "Images admitted and not yet answered.", total(Total.IMAGES)),
             (
-                "requests_under_way",
-                "Requests for images, with those still arriving.",
-                total(Total.REQUESTS),
-            ),
-            (
                 "predicted_wait_seconds",
                 "Time until all admitted work of this front end is done.",
                 self.admission.line.left(),

@@ -126,16 +126,16 @@ def test_calls_in_progress_are_answered_while_the_server_stops(ports: tuple[int,
         ]
         # Calls arrive in their order, and calls without a message are not counted.
         calls.append(channel.unary_unary(METHOD).future(asked, timeout=PATIENCE))
-        until(lambda: under_way(http) == 1 or calls[-1].done())
+        until(lambda: in_flight(http) > 0 or calls[-1].done())
         os.kill(pid, signal.SIGTERM)
         until(lambda: not listens(rpc))
         stopping.set()
         assert {(call.code(), call.details()) for call in calls} == {(grpc.StatusCode.OK, "")}
 
 
-def under_way(http: int) -> float:
-    """Return the number of requests with images that a server has not answered."""
+def in_flight(http: int) -> float:
+    """Return the number of images that a server has not answered."""
     text = httpx.get(f"http://127.0.0.1:{http}/metrics", timeout=PATIENCE).text
-    name = "darkroom_requests_under_way "
+    name = "darkroom_in_flight_images "
     (line,) = (each for each in text.splitlines() if each.startswith(name))
     return float(line.split()[1])
