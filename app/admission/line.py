@@ -69,12 +69,15 @@ class Turn:
 
     async def take(self) -> None:
         """Wait until the line lets the image through."""
-        await self._line.take(self)
+        flow = self.permit.client, self.permit.in_background
+        if self._line.queue.take_now(flow, self) is None:
+            await self._line.queue.take(flow, self, self.work)
 
     def leave(self) -> None:
         """Give the turn to other images, if the image has it; it stays admitted."""
         if self.lane is not None:
-            self._line.leave(self)
+            self._line.remove(self)
+            self._line.queue.wake()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._line.end(self, failed=kind is not None)
@@ -111,7 +114,7 @@ class FairLine:
         self._most_bulk = least if most_bulk is None else most_bulk
         self._images = dict.fromkeys(Lane, 0)
         self._work_in = dict.fromkeys(Lane, 0)
-        self._queue = FairQueue[Turn, Turn](self._attempt, self._remove)
+        self.queue = FairQueue[Turn, Turn](self._attempt, self.remove)
         self._work = Counter[str]()
         self._count = self._all = self._through = 0
         self._done, self._seconds = assumed * cores * 1e6 * FIRST, FIRST
@@ -123,11 +126,6 @@ class FairLine:
         self._least = self._most_bulk = least
         self._alone = max(least, alone)
         self._cores = cores
-
-    @property
-    def waiting(self) -> int:
-        """Return how many images are in line."""
-        return len(self._queue)
 
     # The work that is admitted, and how long a request waits for it.
 
@@ -191,17 +189,6 @@ class FairLine:
         if self._since is None and self._is_busy():
             self._since = self._clock()
 
-    async def take(self, turn: Turn) -> None:
-        """Wait for the turn of an image."""
-        flow = turn.permit.client, turn.permit.in_background
-        if self._queue.take_now(flow, turn) is None:
-            await self._queue.take(flow, turn, turn.work)
-
-    def leave(self, turn: Turn) -> None:
-        """End a turn of an image that stays admitted, and give turns to waiting images."""
-        self._remove(turn)
-        self._queue.wake()
-
     def end(self, turn: Turn, *, failed: bool) -> None:
         """Count an image no more, and give its turn to a waiting image."""
         now, done = self._clock(), float(turn.work)
@@ -209,7 +196,7 @@ class FairLine:
             seconds = 0.0 if turn.lane is None else now - turn.began
             done = min(done, seconds * self.speed() / max(self._cores, self._through))
         if turn.lane is not None:
-            self._remove(turn)
+            self.remove(turn)
         self.count(turn, -1)
         if self._since is not None and not turn.permit.in_background:
             if turn.work < MOST_WORK:
@@ -218,7 +205,7 @@ class FairLine:
                 self._done = kept * self._done + done
                 self._seconds = kept * self._seconds + seconds
             self._since = now if self._is_busy() else None
-        self._queue.wake()
+        self.queue.wake()
 
     def _is_busy(self) -> bool:
         return 2 * self._count >= self._least
@@ -234,7 +221,8 @@ class FairLine:
         self._through += lane is not Lane.BACKGROUND
         return turn
 
-    def _remove(self, turn: Turn) -> None:
+    def remove(self, turn: Turn) -> None:
+        """End a turn; the queue has to be woken afterwards."""
         lane, turn.lane = turn.lane, None
         assert lane is not None
         self._images[lane] -= 1

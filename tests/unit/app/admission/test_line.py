@@ -102,7 +102,7 @@ async def test_an_image_whose_request_ends_while_it_waits_takes_no_place() -> No
     await crowd.end(0)
     assert crowd.passed == ["a", "c"]
     await crowd.end(2)
-    assert server.admission.line.waiting == 0
+    assert len(server.admission.line.queue) == 0
 
 
 @pytest.mark.parametrize(
