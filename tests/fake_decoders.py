@@ -7,7 +7,7 @@ from app.decoders.memory import SMALL
 from app.decoders.messages import Bounds, Seen, Wanted
 from app.decoders.pool import DecoderLimits, DecoderPool
 from app.intake.spool import Blob
-from app.pipeline.coding import CodecThreads, HeldImage, ImageCodec, ImageContext, Need
+from app.pipeline.coding import CodecThreads, ImageCodec, ImageContext, Need
 from models import codec
 from models.codec import Decoded, Description
 
@@ -78,6 +78,6 @@ def decoder_of(pool: Pool, threads: CodecThreads | None = None) -> ImageCodec:
 
 async def decode(
     decoder: ImageCodec, data: bytes, need: Need, image: Context | None = None
-) -> HeldImage:
+) -> Decoded:
     """Decode a file, whose image holds as much memory as it asks for."""
     return await decoder.decoded(Blob.of(data), image or Context(), need)

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from copy import copy
 from functools import partial
 from typing import TypeVar
 
@@ -143,45 +142,6 @@ class ImageContext:
             self._held, self.most = 0, SMALL
 
 
-class HeldImage:
-    """The pixels of an image and what its file contained beside them.
-
-    A filtered image is encoded without its source. The last user of the pixels takes them away, so
-    that they do not stay in memory until the answer is complete. `info`, `copyright` and `exif` are
-    as in `models.codec.Decoded`.
-    """
-
-    __slots__ = ("_image", "animation", "copyright", "encoded", "exif", "info", "shape")
-
-    def __init__(self, decoded: Decoded) -> None:
-        self.info: ImageInfo = decoded.info
-        self.copyright = decoded.copyright
-        self.exif = decoded.exif
-        self.animation = decoded.animation
-        self._set(decoded.image)
-
-    def _set(self, image: Source) -> None:
-        self._image: Source | None = image
-        self.shape = image.height // self.info.stack, image.width, image.channels
-        """Height, width and channels of the image, or of a frame."""
-        self.encoded = isinstance(image, Jpeg)
-        """Whether the image is a JPEG that the device will decode."""
-
-    def result(self, image: Source) -> "HeldImage":
-        """Return what filters made of this image: other pixels of the same file."""
-        held = copy(self)
-        held._set(image)
-        return held
-
-    def image(self, *, last: bool = False) -> Source:
-        """Return the pixels; the `last` user takes them away."""
-        image = self._image
-        assert image is not None, "the pixels were taken away before"
-        if last:
-            self._image = None
-        return image
-
-
 class IdleCores:
     """Meter of the share of the machine's core time that was unused recently; 0 if unknown."""
 
@@ -240,7 +200,7 @@ class ImageCodec:
 
     async def decoded(
         self, content: Blob, image: ImageContext, need: Need, wanted: Of = Of.PIXELS
-    ) -> HeldImage:
+    ) -> Decoded:
         """Decode an image, which holds the memory that it needs, and close the file.
 
         Raises TooManyPixels for an image whose decoding would take more memory than is allowed.
@@ -251,7 +211,7 @@ class ImageCodec:
             assert isinstance(pixels, Decoded)
             found = pixels
         content.close()
-        return HeldImage(found)
+        return found
 
     async def described(
         self, content: Blob, image: ImageContext, wanted: InfoOptions
@@ -283,7 +243,7 @@ class ImageCodec:
 
     def encode_cost(
         self,
-        source: HeldImage,
+        source: Decoded,
         version: Version,
         format_: ImageFormat,
         *,
@@ -298,7 +258,7 @@ class ImageCodec:
         """
         chain, encoding = version.operation, version.encoding
         limit = min(limit, Settings.encode_memory)
-        where = {"on_device": on_gpu, "encoded": source.encoded, "shared": shared}
+        where = {"on_device": on_gpu, "encoded": isinstance(source.image, Jpeg), "shared": shared}
         n = source.info.stack
         check_filters(chain, self._max_pixels, source.shape, limit, frames=n, **where)
         after, kept = chain.shape_after(source.shape), math.prod(source.shape) * shared
@@ -307,7 +267,7 @@ class ImageCodec:
 
     async def encode(
         self,
-        held: HeldImage,
+        held: Decoded,
         format_: ImageFormat,
         encoding: Encoding,
         cost: float,
@@ -321,7 +281,7 @@ class ImageCodec:
         An image that takes long by its estimated `cost` in CPU seconds is encoded in a process,
         which is killed if the request ends.
         """
-        image, notice, exif = held.image(last=True), held.copyright, held.exif
+        image, notice, exif = held.take(), held.copyright, held.exif
         assert not isinstance(image, NetworkInput), "filters give images"
         if not isinstance(image, Image):
             finish = partial(codec.finished, image, encoding, copyright=notice, exif=exif)

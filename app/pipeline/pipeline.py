@@ -34,7 +34,7 @@ from app.intake.wanted import (
     Wanted,
     work_on,
 )
-from app.pipeline.coding import BRIEFLY_READ, CodecThreads, HeldImage, ImageCodec, ImageContext
+from app.pipeline.coding import BRIEFLY_READ, CodecThreads, ImageCodec, ImageContext
 from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.memory import (
     Memory,
@@ -55,7 +55,7 @@ from app.pipeline.outcomes import (
 )
 from app.telemetry.metrics import Metrics
 from models.api.schemas import InfoOptions, MatchOptions
-from models.codec import claimed_pixels, pixels_of
+from models.codec import Decoded, claimed_pixels, pixels_of
 from models.codec.costs import START
 from models.domain.alarms import Timeout, interrupted
 from models.domain.backend import Backend
@@ -171,7 +171,7 @@ class Pipeline:
             with permit.turn(CODEC) as image.turn:
                 await image.turn.take()
                 held = await self._codec.decoded(content, image, attrgetter("memory"))
-                return picture_of(pixels_of(held.image(last=True)).pixels)
+                return picture_of(pixels_of(held.take()).pixels)
         finally:
             image.release()
             content.close()
@@ -252,7 +252,7 @@ class Pipeline:
             if jpeg is not None:
                 return await self._labels(jpeg.image, wanted, image)
             held = await decoder.decoded(content, image, to_classify)
-            return await self._labels(held.image(last=True), wanted, image)
+            return await self._labels(held.take(), wanted, image)
 
     async def _labels(
         self, source: Source, operation: Classify, image: ImageContext
@@ -275,7 +275,7 @@ class Pipeline:
         asked = wanted.template, wanted.k, wanted.threshold, image.permit.deadline
         with image.stages.measure("compute"):
             # The pixels are free when this call has ended.
-            grey = await self._threads.run(luma, pixels_of(held.image(last=True)).pixels)
+            grey = await self._threads.run(luma, pixels_of(held.take()).pixels)
             return await self._threads.run(matches, grey, *asked, background=behind)
 
     async def _filtered(self, content: Blob, version: Version, image: ImageContext) -> EncodedImage:
@@ -287,8 +287,7 @@ class Pipeline:
         need = partial(to_filter, version, self._max_pixels, on_device=on_device, encoded=encoded)
         if jpeg is not None:
             await image.hold(need(Seen(jpeg.info, 0.0)))
-            held = HeldImage(jpeg)
-            del jpeg  # the pixels have one owner
+            held = jpeg
         else:
             wanted = Of.FRAMES if version.encoding.frames == "all" else Of.PIXELS
             held = await self._codec.decoded(content, image, need, wanted)
@@ -315,7 +314,7 @@ class Pipeline:
         async def labels() -> Labels | Vector | ServiceError | None:
             if not isinstance(wanted.labels, Classify):
                 return wanted.labels
-            return await part(partial(self._labels, source.image(), wanted.labels, image))
+            return await part(partial(self._labels, source.image, wanted.labels, image))
 
         async def version(each: Version) -> VersionAnswer:
             stages = Timings()
@@ -333,7 +332,7 @@ class Pipeline:
         return found
 
     async def _encoded(
-        self, source: HeldImage, version: Version, permit: Permit, stages: Timings, *, last: bool
+        self, source: Decoded, version: Version, permit: Permit, stages: Timings, *, last: bool
     ) -> EncodedImage:
         """Put an image through the filters of a version and encode it.
 
@@ -354,32 +353,37 @@ class Pipeline:
         else:
             held = await self._run(source, operation, permit, stages, last=last)
         with stages.measure("encode"):
-            behind = permit.in_background
+            (height, width, _), behind = held.shape, permit.in_background
             data, quality = await self._codec.encode(
                 held, format_, version.encoding, cost, background=behind
             )
-            file, (height, width, _) = await self._files.keep(data), held.shape
-            return EncodedImage(file, format_, width, height, quality)
+            return EncodedImage(await self._files.keep(data), format_, width, height, quality)
 
     async def _run(
         self,
-        source: HeldImage,
+        source: Decoded,
         operation: FilterChain,
         permit: Permit,
         stages: Timings,
         *,
         last: bool,
-    ) -> HeldImage:
+    ) -> Decoded:
         """Put an image through filters on the backend."""
-        job = Job(operation, source.image(last=last), permit.deadline, permit.lane, last)
+        job = Job(
+            operation,
+            source.take() if last else source.image,  # without a name: the pixels have one owner
+            permit.deadline,
+            permit.lane,
+            last,
+        )
         completed = await self._backend.run(job)
         stages.add(completed.trace)
         assert not isinstance(completed.result, Labels | Vector)
-        return source.result(completed.result)
+        return replace(source, image=completed.result)
 
     async def _measured(
-        self, source: HeldImage, version: Version, permit: Permit, stages: Timings, *, last: bool
-    ) -> tuple[HeldImage, Version, bool, int]:
+        self, source: Decoded, version: Version, permit: Permit, stages: Timings, *, last: bool
+    ) -> tuple[Decoded, Version, bool, int]:
         """Replace each filter that measures pixels, after the filters before it have run.
 
         Return the image that the remaining filters take, the version with these filters, whether
@@ -399,23 +403,23 @@ class Pipeline:
             with stages.measure("compute"):
                 measured = await self._threads.run(
                     chain.filters[index].measured,
-                    pixels_of(source.image()).pixels,  # without a name, so that they have one owner
+                    pixels_of(source.image).pixels,  # without a name, so that they have one owner
                     background=permit.in_background,
                 )
             chain = FilterChain((measured, *chain.filters[index + 1 :]))
         return source, replace(version, operation=chain), last, limit
 
     async def _filtered_frames(
-        self, source: HeldImage, operation: FilterChain, permit: Permit, stages: Timings
-    ) -> HeldImage:
+        self, source: Decoded, operation: FilterChain, permit: Permit, stages: Timings
+    ) -> Decoded:
         """Put each frame of an animation through the filters, as many at a time as memory has room
         for, and take the frames away from their source.
         """
-        image, n = source.image(last=True), source.info.stack
+        shape, n, image = source.shape, source.info.stack, source.take()
         assert isinstance(image, Image)
-        height, width, channels = operation.shape_after(source.shape)
+        height, width, channels = operation.shape_after(shape)
         made = np.empty((n, height, width, channels), np.uint8)
-        turns = asyncio.Semaphore(frames_at_once(operation, source.shape, n)[0])
+        turns = asyncio.Semaphore(frames_at_once(operation, shape, n)[0])
 
         async def frame(number: int, pixels: Pixels) -> None:
             async with turns:
@@ -430,11 +434,11 @@ class Pipeline:
 
         try:
             async with asyncio.TaskGroup() as group:
-                for number, pixels in enumerate(image.pixels.reshape(n, *source.shape)):
+                for number, pixels in enumerate(image.pixels.reshape(n, *shape)):
                     group.create_task(frame(number, pixels))
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
-        return source.result(Image(made.reshape(n * height, width, channels)))
+        return replace(source, image=Image(made.reshape(n * height, width, channels)))
 
     def _observe(self, operation: str, answer: Answer) -> None:
         outcome, code = answer.outcome, "ok"

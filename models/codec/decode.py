@@ -39,7 +39,7 @@ _PNG_DEPTH = 24
 """Offset of the bits of a sample in a PNG: IHDR is its first chunk."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Decoded:
     """The first frame of a file, or all frames one below the other with their times; `info`
     describes the real content of the file, size and orientation too.
@@ -52,6 +52,17 @@ class Decoded:
     copyright: str | None
     exif: bytes | None = None
     animation: Animation | None = None
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Return height, width and channels of the image, or of a frame."""
+        return self.image.height // self.info.stack, self.image.width, self.image.channels
+
+    def take(self) -> Source:
+        """Return the image, which is lost here, so that its last user alone keeps the pixels."""
+        image = self.image
+        del self.image
+        return image
 
 
 class Opened:

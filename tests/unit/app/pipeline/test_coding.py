@@ -20,7 +20,6 @@ from app.pipeline.coding import (
     SPARE,
     TYPICAL,
     CodecThreads,
-    HeldImage,
     ImageCodec,
 )
 from app.pipeline.memory import to_filter
@@ -248,17 +247,9 @@ def large() -> Image:
     return Image(np.broadcast_to(np.arange(2000, dtype=np.uint8)[:, None, None], (2000, 2000, 3)))
 
 
-def held(image: Image) -> HeldImage:
+def held(image: Image) -> Decoded:
     info = ImageInfo(ImageFormat.PNG, 2000, 2000, 1, 1, "RGB", fast_jpeg=False)
-    return HeldImage(Decoded(image, info, "the copyright"))
-
-
-def test_a_result_has_the_metadata_of_its_source_and_pixels_of_its_own() -> None:
-    source = held(large())
-    result = source.result(Image(np.zeros((2, 3, 1), np.uint8)))
-    assert result.shape == (2, 3, 1)
-    assert result.copyright == "the copyright"
-    assert source.image().n_pixels == 4_000_000
+    return Decoded(image, info, "the copyright")
 
 
 @pytest.mark.parametrize(
