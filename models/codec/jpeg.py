@@ -62,7 +62,7 @@ _FRAMES = frozenset(range(0xC0, 0xD0)) - {_DHT, 0xC8, 0xCC}
 _ALONE = frozenset({0x01, *range(_RST0, _EOI + 1)})
 """Markers without a segment."""
 
-_APP0, _APP14, _APP15, _COM = 0xE0, 0xEE, 0xEF, 0xFE
+_APP0, _APP1, _APP2, _APP13, _APP14, _APP15, _COM = 0xE0, 0xE1, 0xE2, 0xED, 0xEE, 0xEF, 0xFE
 
 _SEGMENT = struct.Struct(">BBH")
 _FRAME = struct.Struct(">BHHB")
@@ -93,17 +93,18 @@ UNITS = {
 class BaselineJpeg(NamedTuple):
     """A JPEG of a single plane, or of Y, Cb and Cr; width and height are as stored.
 
-    `length` counts its bytes from SOI to EOI: no decoder reads the bytes behind them. `described`:
-    it has segments that may hold EXIF or a colour profile. `restarts`: its scan has restart
-    markers; the data before a marker may be longer or shorter than its blocks need, and decoders
-    differ on surplus and missing data.
+    `length` counts its bytes from SOI to EOI: no decoder reads the bytes behind them. `metadata`
+    are the marker, start and end of each segment that may hold EXIF, XMP, a colour profile, an
+    index of images or Photoshop's resources. `restarts`: its scan has restart markers; the data
+    before a marker may be longer or shorter than its blocks need, and decoders differ on surplus
+    and missing data.
     """
 
     width: int
     height: int
     subsampling: Subsampling
     length: int
-    described: bool
+    metadata: tuple[tuple[int, int, int], ...] = ()
     restarts: bool = False
 
 
@@ -139,12 +140,13 @@ def _headers(stream: bytes) -> tuple[BaselineJpeg, int, int] | None:
     frame, interval, quantization = b"", None, 0
     shortest: dict[int, int] = {}
     """The bits of the shortest code of each Huffman table, by its class and number."""
-    described = other_colours = False
+    metadata: list[tuple[int, int, int]] = []
+    other_colours = False
     for marker, start, end in _segments(stream):
         if _APP0 <= marker <= _APP15 or marker == _COM:
             # libjpeg looks at JFIF and Adobe alone, and only where they are of full length.
-            if marker not in (_APP0, _APP14, _COM):
-                described = True
+            if marker in (_APP1, _APP2, _APP13):
+                metadata.append((marker, start, end))
             elif marker == _APP0 and end - start >= 14 and stream.startswith(b"JFIF\0", start):
                 if stream[start + 5] != 1:  # the major version, which libjpeg warns of
                     return None
@@ -196,7 +198,7 @@ def _headers(stream: bytes) -> tuple[BaselineJpeg, int, int] | None:
     least = [shortest[each >> 4] + shortest[each & 15 | 0x10] for each in selectors]
     mcus = -(-width // mcu_width) * -(-height // mcu_height)
     restarts = mcus > (interval or mcus)
-    found = BaselineJpeg(width, height, subsampling, 0, described, restarts)
+    found = BaselineJpeg(width, height, subsampling, 0, tuple(metadata), restarts)
     return found, end, mcus * sum(map(mul, blocks, least))
 
 

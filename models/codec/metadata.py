@@ -6,7 +6,7 @@ EXIF is read through Pillow; broken metadata count as absent.
 import html
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -126,11 +126,10 @@ def kept(block: bytes, width: int, height: int, notice: str | None = None) -> by
     Return None if `block` is no EXIF, is larger than MAX_BLOCK, or contains nothing that is kept;
     broken entries are left out.
     """
-    tiff = block.removeprefix(PREFIX)
-    order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
-    if order is None or len(tiff) < 8 or len(block) > MAX_BLOCK:
+    opened = _opened(block)
+    if opened is None or len(block) > MAX_BLOCK:
         return None
-    (start,) = struct.unpack_from(order + "I", tiff, 4)
+    tiff, order, start = opened
     first = {field.tag: field for field in _fields(tiff, order, start)}
     if notice and not (_COPYRIGHT in first and first[_COPYRIGHT].values.strip(b"\0 ")):
         text = notice.encode(errors="replace") + b"\0"
@@ -154,6 +153,17 @@ def kept(block: bytes, width: int, height: int, notice: str | None = None) -> by
     head = PREFIX + tiff[:4] + struct.pack(order + "I", place)
     made = head + content + _directory(order, fields, place)
     return made if len(made) <= MAX_BLOCK else None
+
+
+def _opened(block: bytes) -> tuple[bytes, str, int] | None:
+    """Return the block without its prefix, its byte order as `struct` writes it, and the start of
+    its first directory; None if it is no EXIF.
+    """
+    tiff = block.removeprefix(PREFIX)
+    order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
+    if order is None or len(tiff) < 8:
+        return None
+    return tiff, order, struct.unpack_from(order + "I", tiff, 4)[0]
 
 
 def _fields(tiff: bytes, order: str, start: int) -> Iterator[_Field]:
@@ -217,16 +227,39 @@ def read_metadata(image: PillowImage.Image) -> Metadata:
     block = image.info.get("exif")
     if isinstance(block, bytes) and not affordable(block):
         return Metadata(copyright=_first_notice(image))
-    orientation, notice = 1, None
+    read = _sound(block) if isinstance(block, bytes) else None
+    orientation, notice = read or _by_pillow(image)
+    return Metadata(
+        orientation,
+        notice or _first_notice(image),
+        block if isinstance(block, bytes) and len(block) <= MAX_BLOCK else None,
+    )
+
+
+def _by_pillow(image: PillowImage.Image) -> tuple[int, str | None]:
+    """Return the orientation and the copyright of EXIF that may be unusual, broken or absent."""
     with suppress(Exception):  # the pixels are good whatever the metadata holds
         # The base class's method: that of PNG decodes the pixels to look for EXIF behind them.
         exif = PillowImage.Image.getexif(image)
         orientation, notice = exif.get(_ORIENTATION, 1), _notice(exif.get(_COPYRIGHT))
-    return Metadata(
-        int(orientation) if orientation in range(1, 9) else 1,
-        notice or _first_notice(image),
-        block if isinstance(block, bytes) and len(block) <= MAX_BLOCK else None,
-    )
+        return int(orientation) if orientation in range(1, 9) else 1, notice
+    return 1, None
+
+
+def _sound(block: bytes) -> tuple[int, str | None] | None:
+    """Return the orientation and the copyright of EXIF; None if its first directory is unusual."""
+    if (opened := _opened(block)) is None:
+        return None
+    tiff, order, start = opened
+    n = int.from_bytes(tiff[start : start + 2], "little" if order == "<" else "big")
+    fields = {each.tag: each for each in _fields(tiff, order, start)} if n <= MAX_ENTRIES else {}
+    turned, owned = fields.get(_ORIENTATION), fields.get(_COPYRIGHT)
+    usual = not turned or turned[1:3] == (_SHORT, 1), not owned or owned.kind == _ASCII
+    if len(fields) < n or not all(usual):
+        return None
+    orientation = struct.unpack(order + "H", turned.values)[0] if turned else 1
+    notice = _notice(owned.values.removesuffix(b"\0").decode("latin-1")) if owned else None
+    return orientation if 1 <= orientation <= 8 else 1, notice
 
 
 def _first_notice(image: PillowImage.Image) -> str | None:
@@ -310,6 +343,8 @@ def _rights(xmp: object) -> str:
     if not isinstance(data, bytes) or (prefix := _PREFIX.search(data[:MAX_XMP])) is None:
         return ""
     data, name = data[:MAX_XMP], re.escape(prefix[1]) + b":rights"
+    if prefix[1] + b":rights" not in data:  # found in a tenth of the time that a pattern takes
+        return ""
     start = re.search(rb"<" + name + rb"[\s>]", data)
     if start is not None:
         element = data[
@@ -327,3 +362,59 @@ def _text(stored: bytes) -> str:
         return stored.decode()
     except UnicodeDecodeError:
         return stored.decode("latin-1")
+
+
+# The metadata of a JPEG by its segments, without Pillow. Layout: ICC.1:2022, annex B.4 (profiles);
+# Photoshop File Formats, "Image Resource Blocks".
+
+_EXIF_SEGMENT, _XMP_SEGMENT = (0xE1, b"Exif"), (0xE1, b"http://ns.adobe.com/xap/1.0/")
+_PROFILE_SEGMENT, _RESOURCES_SEGMENT = (0xE2, b"ICC_PROFILE"), (0xED, b"Photoshop 3.0")
+_SEGMENTS = {_EXIF_SEGMENT, _XMP_SEGMENT, _PROFILE_SEGMENT, _RESOURCES_SEGMENT}
+
+_ONLY_PART = b"\1\1"
+"""The number of a part of a profile, and the number of all parts."""
+
+
+def of_segments(
+    data: bytes, segments: Iterable[tuple[int, int, int]]
+) -> tuple[Metadata, bytes | None] | None:
+    """Return the metadata and the colour profile of a JPEG as Pillow would find them.
+
+    A segment is given by its marker, start and end. Return None where Pillow has to read the file:
+    a segment is of another kind or comes twice, or its content is unusual.
+    """
+    found: dict[tuple[int, bytes], bytes] = {}
+    for marker, start, end in segments:
+        name, _, content = data[start:end].partition(b"\0")
+        key = marker, name
+        if key in found or key not in _SEGMENTS:
+            return None
+        found[key] = content
+    exif, profile = found.get(_EXIF_SEGMENT), found.get(_PROFILE_SEGMENT)
+    block = b"Exif\0" + exif if exif else None
+    read = _sound(block) if block else (1, None)
+    resources = _resources_in(found.get(_RESOURCES_SEGMENT, b""))
+    if read is None or resources is None or (profile and not profile.startswith(_ONLY_PART)):
+        return None
+    orientation, notice = read
+    notice = (
+        notice
+        or _plain(_iptc(resources.get(_IPTC_RESOURCE)))
+        or _plain(_rights(found.get(_XMP_SEGMENT)))
+    )
+    return Metadata(orientation, notice, block), profile and profile.removeprefix(_ONLY_PART)
+
+
+def _resources_in(block: bytes) -> dict[int, bytes] | None:
+    """Return Photoshop's resources by their numbers; None for a block that ends too early."""
+    found, at = {}, 0
+    try:
+        while block.startswith(b"8BIM", at):
+            number, name = struct.unpack_from(">HB", block, at + 4)
+            at += 7 + name + (7 + name) % 2
+            (size,) = struct.unpack_from(">I", block, at)
+            found[number] = block[at + 4 : at + 4 + size]
+            at += 4 + size + size % 2
+    except struct.error:
+        return None
+    return found

@@ -27,7 +27,7 @@ from models.codec.stripes import frame_of
 from models.codec.tiff import camera_raw, tiff_buffers
 from models.domain.errors import UnsupportedMedia
 
-_SWAPPED = range(5, 9)
+SWAPPED = range(5, 9)
 _BYTES_OF_HIDDEN = 10
 
 _GREY = frozenset(("1", "L", "I", "I;16", "I;16B", "I;16L", "F"))
@@ -150,7 +150,7 @@ def _describe(image: ImageFile, format_: ImageFormat) -> Header:
     width, height = image.size
     if shown := image.info.get(SHOWN):
         width, height = shown.right - shown.left, shown.bottom - shown.top
-    if orientation in _SWAPPED and format_ is not ImageFormat.TIFF:  # which Pillow has turned
+    if orientation in SWAPPED and format_ is not ImageFormat.TIFF:  # which Pillow has turned
         width, height = height, width
     fast = format_ is ImageFormat.JPEG and image.mode in ("L", "RGB")
     frames = _frames(image, format_)

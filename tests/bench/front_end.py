@@ -3,7 +3,8 @@
 Method. A front end of one process runs on a backend that answers each job at once and takes JPEGs
 as they are, as a GPU does: sockets, HTTP, admission, reading the JPEG's markers, the answer and the
 metrics remain. Not measured are messages to a worker in another process. wrk sends photos over
-eight connections, raw and in forms of 16; what counts is the median of five runs of the user and
+eight connections, raw and in forms of 16, without metadata; and raw with the EXIF, profiles and
+further metadata that they came with. What counts is the median of five runs of the user and
 system time of the process. The same core takes up to twice as long for the same work while its
 other hyperthread is busy.
 
@@ -23,16 +24,18 @@ from app.admission.counters import Counters
 from app.connections.listening import bind
 from app.processes import uvicorn_server
 from app.telemetry.metrics import Metrics
+from models import codec
 from models.domain.backend import Load
 from models.domain.job import Completed, Job, Labels, ReleaseReason, Trace
 from models.settings import Settings
 from tests.bench import checkouts, wrk
 from tests.bench.images import jpegs
+from tests.bench.load import raw_post
 from tests.bench.report import report
 from tests.bench.subject import answers, started
 from tests.ports import free_port
 
-CONNECTIONS, RUNS = 8, 5
+CONNECTIONS, RUNS, MAX_PIXELS = 8, 5, 50_000_000
 
 
 class Immediate:
@@ -71,8 +74,13 @@ def measured(program: str, seconds: float) -> dict[str, float]:
     with TemporaryDirectory() as folder:
         requests, log = Path(folder) / "requests", Path(folder) / "log"
         with started(command, port, log, answers("/livez"), 60) as subject:
-            _, raw, multipart, *_ = checkouts.kinds(min(96, len(jpegs(96)[1])))
-            for kind in (raw, multipart):
+            photos = jpegs(96)[1]
+            _, raw, multipart, *_ = checkouts.kinds(len(photos))
+            taken = [each for each in photos if codec.encoded(each, max_pixels=MAX_PIXELS)]
+            whole = checkouts.Kind(
+                "described", [raw_post(checkouts.CLASSIFY, each) for each in taken]
+            )
+            for kind in (raw, multipart, whole):
                 wrk.write_requests(requests, kind.requests)
                 wrk.run(program, port, requests, CONNECTIONS, 1)
                 times = []

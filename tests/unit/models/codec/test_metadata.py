@@ -13,7 +13,10 @@ from PIL import Image as PillowImage
 from PIL import ImageCms, PngImagePlugin
 
 from models.codec import Encoding, ImageFormat, decode, encode, encoded, open_file
-from models.codec.metadata import MAX_BLOCK, PREFIX, kept
+from models.codec.decode import plain_header
+from models.codec.jpeg import inspect
+from models.codec.metadata import MAX_BLOCK, PREFIX, _by_pillow, _sound, kept
+from models.codec.probe import read_header
 from models.domain.image import Image
 from tests.pictures import as_image, drawing, exif
 from tests.pictures import encoded as file_of
@@ -238,6 +241,42 @@ def test_stripped_leaves_the_copyright_alone() -> None:
     for format in ["jpeg", "png", "webp", "avif"]:
         exif = read(again(jpeg(block()), ImageFormat(format), Encoding()))
         assert dict(exif) == {0x8298: "© Zoë".encode().decode("latin-1")}
+
+
+TAGS = {0x010F: "Maker", 0x0100: 4000, 0x0112: 6, 0x8298: "© Zoë".encode(), 0x0132: "2026"}
+
+
+@given(
+    st.sets(st.sampled_from(sorted(TAGS))),
+    st.sampled_from("<>"),
+    st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3),
+)
+def test_exif_is_read_as_pillow_reads_it(
+    tags: set[int], endian: str, changes: list[tuple[int, int]]
+) -> None:
+    made = PillowImage.Exif()
+    made.endian = endian
+    made.update({tag: TAGS[tag] for tag in tags})
+    content = bytearray(made.tobytes())
+    for place, value in changes:
+        content[len(PREFIX) + place % (len(content) - len(PREFIX))] = value
+    image = PillowImage.new("L", (1, 1))
+    image.info["exif"] = bytes(content)
+    found = _sound(bytes(content))
+    assert found == _by_pillow(image) or (found is None and changes)
+
+
+def test_a_jpeg_needs_no_pillow_for_usual_metadata() -> None:
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    xmp = XMP_START + RIGHTS["text"] % b"of XMP" + b"</rdf:RDF></x:xmpmeta>"
+    usual = file_of(drawing(32, 16), exif=exif(x274=6), icc_profile=profile, xmp=xmp)
+    rights = photoshop((1005, bytes(15)), (1028, iptc(b"of IPTC")))
+    for data, notice in ((usual, "of XMP"), (rights, "of IPTC")):
+        plain = inspect(data)
+        assert plain is not None
+        found = plain_header(data, plain, LIMIT)
+        assert found[:3] == (*read_header(data, LIMIT)[:2], notice)
+        assert found.image is None
 
 
 def test_a_jpeg_left_to_the_device_to_decode_keeps_its_exif() -> None:
