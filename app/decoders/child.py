@@ -132,9 +132,12 @@ class _ForkServer:
 
     def _reap(self, watch: int) -> None:
         pid, connection = self._ends.pop(watch)
+        # Closing is not enough: a decoder that was forked just now may hold copies.
+        self._poll.unregister(watch)
+        if self._hung_up.pop(connection.fileno(), None) is not None:
+            self._poll.unregister(connection)
         os.close(watch)
         _, status = os.waitpid(pid, 0)
-        self._hung_up.pop(connection.fileno(), None)
         _tell(connection, Exited(status))
         connection.close()
 

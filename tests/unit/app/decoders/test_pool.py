@@ -51,11 +51,21 @@ async def shared() -> AsyncIterator[DecoderPool]:
         yield made
 
 
-@pytest.fixture
-async def pool() -> AsyncIterator[DecoderPool]:
-    """Return a pool of two processes, which is closed after the test."""
+@pytest.fixture(scope="module")
+async def kept() -> AsyncIterator[DecoderPool]:
+    """Return a pool that keeps the fork server of tests: to start it takes half a second."""
     async with pool_of() as made:
         yield made
+
+
+@pytest.fixture
+async def pool(kept: DecoderPool) -> AsyncIterator[DecoderPool]:
+    """Return a pool of two processes, which is closed after the test."""
+    made = DecoderPool(LIMITS)
+    made._server = kept._server
+    yield made
+    kept._server, made._server = made._server, None
+    await made.aclose()
 
 
 @functools.cache
@@ -160,15 +170,15 @@ async def test_errors_of_the_file_cross_over_as_they_are(
     assert not shared.ended
 
 
-async def test_an_image_over_its_cpu_time_is_killed_and_its_neighbour_is_answered() -> None:
-    fast = drawn(side=8)
-
-    async with pool_of(replace(LIMITS, seconds=0.02)) as pool:
-        answering = asyncio.create_task(pixels(pool, fast))
-        with pytest.raises(Undecodable, match="more CPU time"):
-            await pixels(pool, slow())
-        await answering
-        assert pool.ended == {"cpu": 1}
+async def test_an_image_over_its_cpu_time_is_killed_and_its_neighbour_is_answered(
+    pool: DecoderPool,
+) -> None:
+    pool.limits = replace(LIMITS, seconds=0.02)
+    answering = asyncio.create_task(pixels(pool, drawn(side=8)))
+    with pytest.raises(Undecodable, match="more CPU time"):
+        await pixels(pool, slow())
+    await answering
+    assert pool.ended == {"cpu": 1}
 
 
 @pytest.mark.slow  # the file takes 300 MB to make
@@ -279,6 +289,7 @@ async def test_where_no_process_can_be_started_each_image_is_refused(
     def refused(*_arguments: object, **_options: object) -> None:
         raise OSError("there is no memory")
 
+    await pool.aclose()  # with the fork server of other tests
     with monkeypatch.context() as patched:
         patched.setattr(subprocess, "Popen", refused)
         for _ in range(12):
@@ -431,44 +442,43 @@ async def test_encoding_that_is_killed_is_not_the_fault_of_the_image(pool: Decod
     assert pool.ended.total() == 1  # a `crash` where a thread still put the pixels into the area
 
 
-ONE = replace(LIMITS, processes=1)
 BOUNDS = Bounds(2_000_000, 2_000_000, SMALL, 1.0)
 
 
-async def test_few_pixels_that_take_much_memory_are_not_decoded_before_they_have_it() -> None:
-    async with pool_of(ONE) as pool:
-        data = without_pixels(large_tile(64, 2048, samples=4, bits=16))
-        found = await pool.decode(data, len(data), BOUNDS)
-        assert isinstance(found, Seen)
-        assert found.memory > SMALL  # so it may have to wait for memory
-        data = without_pixels(large_tile(64, 1024, samples=4, bits=16))
-        with pytest.raises(Undecodable):
-            await pool.decode(data, len(data), BOUNDS)
+async def test_few_pixels_that_take_much_memory_are_not_decoded_before_they_have_it(
+    pool: DecoderPool,
+) -> None:
+    data = without_pixels(large_tile(64, 2048, samples=4, bits=16))
+    found = await pool.decode(data, len(data), BOUNDS)
+    assert isinstance(found, Seen)
+    assert found.memory > SMALL  # so it may have to wait for memory
+    data = without_pixels(large_tile(64, 1024, samples=4, bits=16))
+    with pytest.raises(Undecodable):
+        await pool.decode(data, len(data), BOUNDS)
 
 
 @pytest.mark.slow
-async def test_images_are_decoded_after_one_another_within_what_each_is_granted() -> None:
+async def test_images_are_decoded_after_one_another_within_what_each_is_granted(
+    pool: DecoderPool,
+) -> None:
     """What the allocator keeps of former images does not count for the next one."""
     files = [drawn(each, side) for side in (1100, 30, 900) for each in ("PNG", "WEBP", "GIF")]
-    async with pool_of(ONE) as pool:
-        for _ in range(3):
-            for data in files:
-                assert isinstance(await pool.decode(data, len(data), BOUNDS), codec.Decoded)
-        assert not pool.ended
+    for _ in range(3):
+        for data in files:
+            assert isinstance(await pool.decode(data, len(data), BOUNDS), codec.Decoded)
+    assert not pool.ended
 
 
-async def test_a_process_gives_the_memory_of_a_large_image_back() -> None:
+async def test_a_process_gives_the_memory_of_a_large_image_back(pool: DecoderPool) -> None:
     data = drawn(side=1900, compress_level=0)  # 11 MB, which the allocator would keep
-    async with pool_of(ONE) as pool:
-        await pool.start()
-        pid = pool._idle[0].pid
-        assert of_process(pid, "oom_score_adj") == "1000\n"  # the kernel ends it first
-        before = resident(pid)
-        assert isinstance(await pool.decode(data, len(data)), codec.Decoded)
-        small = drawn()
-        # Its answer comes when the process has ended its work on the large image.
-        assert isinstance(await pool.decode(small, len(small)), codec.Decoded)
-        assert resident(pid) < before + (12 << 20)
+    await pool.start()
+    pid = pool._idle[0].pid
+    assert of_process(pid, "oom_score_adj") == "1000\n"  # the kernel ends it first
+    before = resident(pid)
+    # The second answer comes when the process has ended its work on the large image.
+    for each in (data, drawn()):
+        assert isinstance(await pool.decode(each, len(each)), codec.Decoded)
+    assert resident(pid) < before + (12 << 20)
 
 
 def without_pixels(tiff: bytes) -> bytes:
