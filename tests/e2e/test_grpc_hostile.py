@@ -75,7 +75,7 @@ async def never_ending(ports: tuple[int, int, int]) -> None:
             each.call(METHOD, LARGEST)
     following = [asyncio.create_task(each.follow()) for each in made]
     end, most = time.monotonic() + HELD, 0
-    while time.monotonic() < end:
+    while time.monotonic() < end or sum(each.sent for each in made) <= ARRIVING_BYTES // 4:
         await asyncio.sleep(0.1)
         most = max(most, usage(pid).memory - before)
     await asyncio.to_thread(served, http, rpc)

@@ -58,7 +58,7 @@ def serve_run(folder: Path, address: str, settings: Mapping[str, Any]) -> Iterat
 
 pytestmark = pytest.mark.slow
 
-SETTINGS = {"weights": "random", "precision": "fp32", "threads": 1}
+SETTINGS = {"weights": "random", "precision": "fp32", "threads": 1, "default_deadline": 100}
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_files_are_labelled_each_with_its_own_answer(url: str) -> None:
     files = [("files", (f"{n}.jpg", jpeg(n, 60, 40))) for n in range(9)]
     files.insert(4, ("files", ("bad.jpg", b"no image")))
-    records = httpx.post(f"{url}/classify", files=files, timeout=60).json()["results"]
+    records = httpx.post(f"{url}/classify", files=files, timeout=PATIENCE).json()["results"]
     assert [each["status"] for each in records] == ["ok"] * 4 + ["error"] + ["ok"] * 5
     assert records[4]["error"]["code"] == "unsupported_media"
 
@@ -87,7 +87,7 @@ def test_pixels_and_filters_cross_and_come_back(url: str) -> None:
         f"{url}/filter?name=invert&format=png",
         content=file.getvalue(),
         headers={"Content-Type": "image/png"},
-        timeout=60,
+        timeout=PATIENCE,
     )
     with Image.open(io.BytesIO(answer.content)) as image:
         found = np.asarray(image)

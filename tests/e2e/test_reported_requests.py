@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.conftest import Running
 from tests.pictures import jpeg
+from tests.server import PATIENCE
 from tests.shared import SHARED
 
 CASES = sorted((SHARED / "cases").glob("*.http"))
@@ -20,7 +21,7 @@ CASES = sorted((SHARED / "cases").glob("*.http"))
 
 def answer_to(port: int, request: bytes) -> tuple[int, bytes]:
     """Send a whole request, and return the status and the body of its answer."""
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         connection.sendall(request)
         answer = b"".join(iter(lambda: connection.recv(1 << 16), b""))
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -73,7 +74,7 @@ def test_another_coding_is_refused_by_the_headers_alone(server: Running, path: s
         f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\nContent-Encoding: br\r\n"
         "Content-Length: 1000\r\nConnection: close\r\n\r\n"
     )
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
         connection.sendall(head.encode())
         answer = connection.recv(1 << 16).lower()
     assert answer.startswith(b"http/1.1 415")

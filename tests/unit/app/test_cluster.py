@@ -40,18 +40,20 @@ def test_all_replicas_together_are_kept_busy(known: Known, busy: tuple[int, int]
 
 async def test_more_images_pass_the_line_when_replicas_come() -> None:
     admission = Admission(Limits.from_settings(Settings()), at_once=1)
-    turns: list[str] = []
+    turns, go = list[int](), asyncio.Event()
 
     async def pass_line(number: int) -> None:
         with admission.enter() as permit, permit.turn(100_000_000) as turn:
             await turn.take()
-            turns.append(f"{number}")
-            await asyncio.sleep(0.05)
+            turns.append(number)
+            await go.wait()
 
     admission.set_busy_images(3, 0)
     tasks = [asyncio.create_task(pass_line(n)) for n in range(4)]
-    await asyncio.sleep(0.01)
+    for _ in range(20):
+        await asyncio.sleep(0)
     assert len(turns) == 3
+    go.set()
     await asyncio.gather(*tasks)
 
 

@@ -46,7 +46,7 @@ from models.domain.errors import (
 )
 from models.domain.job import Lane
 from models.settings import Settings
-from tests.fakes import FakeClock
+from tests.fakes import GUARD, FakeClock
 from tests.job_store import RETENTION, job
 from workers.operations import Classify
 
@@ -113,11 +113,11 @@ async def a_job(
     runner = Runner(store, folder, works, work_of, most, lambda: False, lambda _: None)
     working = asyncio.create_task(runner.run())
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(GUARD):
             yield runner, store, works
     finally:
         working.cancel()
-        ended, _ = await asyncio.wait([working], timeout=20)
+        ended, _ = await asyncio.wait([working], timeout=GUARD)
         database.close()
     assert ended
 
