@@ -390,18 +390,18 @@ def of_segments(
         if key in found or key not in _SEGMENTS:
             return None
         found[key] = content
-    exif, profile = found.get(_EXIF_SEGMENT), found.get(_PROFILE_SEGMENT)
+    exif, xmp = found.get(_EXIF_SEGMENT), found.get(_XMP_SEGMENT)
+    profile, blocks = found.get(_PROFILE_SEGMENT), found.get(_RESOURCES_SEGMENT)
     block = b"Exif\0" + exif if exif else None
     read = _sound(block) if block else (1, None)
-    resources = _resources_in(found.get(_RESOURCES_SEGMENT, b""))
+    resources = _resources_in(blocks) if blocks else {}
     if read is None or resources is None or (profile and not profile.startswith(_ONLY_PART)):
         return None
     orientation, notice = read
-    notice = (
-        notice
-        or _plain(_iptc(resources.get(_IPTC_RESOURCE)))
-        or _plain(_rights(found.get(_XMP_SEGMENT)))
-    )
+    if not notice and resources:
+        notice = _plain(_iptc(resources.get(_IPTC_RESOURCE)))
+    if not notice and xmp:
+        notice = _plain(_rights(xmp))
     return Metadata(orientation, notice, block), profile and profile.removeprefix(_ONLY_PART)
 
 
