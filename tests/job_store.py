@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from app.jobs.store import Claim, Database, Job, JobStore, Span, State, Stored
+from app.jobs.store import Chunk, Database, Job, JobStore, Span, State
 from tests.fakes import FakeClock
 
 RETENTION = 100.0
@@ -48,12 +48,12 @@ def job(id_: str = "1", client: str = "me", total: int = 30, **others: Any) -> J
 SPANS = [Span(0, 10, 0, 100), Span(10, 10, 100, 200), Span(20, 10, 200, 300)]
 
 
-def stored(claim: Claim, failed: int = 0) -> Stored:
-    """Return the records of a chunk as if they were synced."""
-    return Stored(claim, "results", claim.span.start, 100, claim.span.count, failed)
+def stored(chunk: Chunk) -> Chunk:
+    """Return a chunk as if its records were synced."""
+    return replace(chunk, file="results", at=chunk.start, length=100)
 
 
-async def claimed(owner: JobStore, id_: str = "1") -> Claim:
+async def claimed(owner: JobStore, id_: str = "1") -> Chunk:
     """Claim one chunk."""
     claim = await owner.claim(id_)
     assert claim is not None

@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, aclosing, closing, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,6 @@ from app.jobs.store import (
     Ending,
     Job,
     JobStore,
-    JobUsage,
     State,
     surviving,
 )
@@ -249,17 +249,17 @@ class Jobs:
             self._arriving[asked.client] -= 1
             self._arriving += Counter()  # drops clients without a body
 
-    def _check_added(self, usage: JobUsage) -> None:
+    def _check_added(self, client: str, unfinished: int, stored: Mapping[str, int]) -> None:
         """Raise the error of a job with which its client, or all, have more than they may."""
         most = self._settings.max_jobs_per_client
-        if usage.unfinished > most:
+        if unfinished > most:
             raise TooManyJobs(
-                f"{usage.unfinished - 1} of your jobs are not finished; {most} may be "
+                f"{unfinished - 1} of your jobs are not finished; {most} may be "
                 "(DARKROOM_MAX_JOBS_PER_CLIENT); wait for one, or cancel one",
                 retry_after=30.0,
             )
         most = self._settings.max_data_bytes
-        if usage.of_all > most or usage.of_client > share_of(most):
+        if sum(stored.values()) > most or stored[client] > share_of(most):
             raise self._full()
 
     def _check_size(self, n_bytes: int, text: str = "the body has") -> None:
@@ -341,7 +341,8 @@ class Jobs:
         endings = [Ending(new.id, kind, to) for kind, to in targets.items() if to is not None]
 
         try:
-            queued = await self.store.add(new, made.spans, endings, self._check_added)
+            check = partial(self._check_added, new.client)
+            queued = await self.store.add(new, made.spans, endings, check)
         except DatabaseFailed:
             found = await self.store.find(new.id)
             if found is None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from app.archives.zip_writer import Pipe, ZipWriter
 from app.jobs.files import DataFolder
-from app.jobs.store import UNFINISHED, DatabaseFailed, Job, JobStore, ResultRun, State
+from app.jobs.store import UNFINISHED, Chunk, DatabaseFailed, Job, JobStore, State
 from models.domain.errors import Cancelled
 
 RESULTS, IMAGES = "results.jsonl", "images"
@@ -69,7 +69,7 @@ class OpenResults:
     whole: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._runs: list[ResultRun] = []
+        self._runs: list[Chunk] = []
         self._known = self.offset
         self._files: dict[str, FileIO] = {}
 
@@ -93,7 +93,7 @@ class OpenResults:
             if number < len(self._runs):
                 rows = self._runs[number]
                 number += 1
-                last = rows.row + rows.count
+                last = rows.row + rows.n_items
                 last = last if self.end is None else min(last, self.end)
                 async with aclosing(self._pieces(rows, at, last)) as pieces:
                     async for piece in pieces:
@@ -156,11 +156,11 @@ class OpenResults:
             if rows.file not in self._files:
                 path = self.folder.of(self.job.id) / rows.file
                 self._files[rows.file] = await asyncio.to_thread(FileIO, path)
-            self._known = rows.row + rows.count
+            self._known = rows.row + rows.n_items
         self._runs += found
         return len(found)
 
-    async def _pieces(self, rows: ResultRun, first: int, last: int) -> AsyncGenerator[bytes, None]:
+    async def _pieces(self, rows: Chunk, first: int, last: int) -> AsyncGenerator[bytes, None]:
         """Yield the records from number `first` up to `last`, which is left out, all of the same
         run.
         """

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from app.intake.wanted import Wanted
 from app.jobs.files import ARCHIVE, MANIFEST, DataFolder, private, sync_path, to_its_end
 from app.jobs.manifest import StoredLine, read
 from app.jobs.results import IMAGES
-from app.jobs.store import RUNNABLE, Claim, DatabaseFailed, Job, JobStore, Stored, surviving
+from app.jobs.store import RUNNABLE, Chunk, DatabaseFailed, Job, JobStore, surviving
 from app.pipeline.encoded_files import EncodedFile
 from app.pipeline.outcomes import Answer, Processed
 from app.pipeline.pipeline import Pipeline
@@ -283,9 +283,9 @@ async def _pieces(file: EncodedFile) -> AsyncIterator[bytes]:
 class ChunkRecords:
     """The records of a chunk in the order in which they are made."""
 
-    def __init__(self, claim: Claim, folder: Path) -> None:
-        self.claim = claim
-        self.count = self.failed = self.size = 0
+    def __init__(self, chunk: Chunk, folder: Path) -> None:
+        self.chunk = chunk
+        self.failed = self.size = 0
         self._file = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=str(folder))  # noqa: SIM115 (`close`)
         self._writing = asyncio.Lock()
 
@@ -301,11 +301,13 @@ class ChunkRecords:
             else:
                 self._file.write(record)
             self.size += len(record)
-            self.count += 1
             self.failed += failed
 
-    def store(self, path: Path) -> Stored:
-        """Append the records to the results file of this process and sync them; blocks."""
+    def store(self, path: Path) -> Chunk:
+        """Append the records to the results file of this process and sync them; blocks.
+
+        Return the chunk with their place.
+        """
         self._file.seek(0)
         with open(path, "ab", opener=private) as results:
             at = results.tell()
@@ -313,7 +315,7 @@ class ChunkRecords:
             results.flush()
             os.fsync(results.fileno())
         sync_path(path.parent)  # the file may be new
-        return Stored(self.claim, path.name, at, self.size, self.count, self.failed)
+        return replace(self.chunk, file=path.name, at=at, length=self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,24 +444,24 @@ class Runner:
         """Claim chunks in turn: the next when all images of the chunk before began."""
         async with this.inputs, asyncio.TaskGroup() as group:
             while this.job.id in self._wanted and not self.stopping():
-                claim = await self.store.claim(this.job.id)
-                if claim is None:
+                chunk = await self.store.claim(this.job.id)
+                if chunk is None:
                     return
                 begun = asyncio.Event()
-                group.create_task(self._chunk(this, claim, begun))
+                group.create_task(self._chunk(this, chunk, begun))
                 await begun.wait()
 
-    async def _chunk(self, this: JobInWork, claim: Claim, begun: asyncio.Event) -> None:
+    async def _chunk(self, this: JobInWork, chunk: Chunk, begun: asyncio.Event) -> None:
         """Work on the items of a chunk; `begun` is set when the last item is under way."""
-        folder, span = self.folder.of(this.job.id), claim.span
-        records = ChunkRecords(claim, folder)
+        folder = self.folder.of(this.job.id)
+        records = ChunkRecords(chunk, folder)
         try:
-            found = await asyncio.to_thread(read, folder / MANIFEST, span)
-            if claim.attempts > ATTEMPTS:
-                log.error("chunk %s of job %s ended its processes", claim.number, claim.job)
+            found = await asyncio.to_thread(read, folder / MANIFEST, chunk.span)
+            if chunk.attempts > ATTEMPTS:
+                log.error("chunk %s of job %s ended its processes", chunk.number, chunk.job)
             async with asyncio.TaskGroup() as group:
-                for index, line in enumerate(found, span.first):
-                    if claim.attempts > ATTEMPTS:
+                for index, line in enumerate(found, chunk.first):
+                    if chunk.attempts > ATTEMPTS:
                         await records.add(refused(index, line), failed=True)
                         self.on_item("failed")
                         continue
@@ -491,12 +493,12 @@ class Runner:
         A chunk that another process has taken over does not count. Waits for a database that does
         not answer; raises OSError where the disk does not take the records.
         """
-        path = self.folder.of(records.claim.job) / f"results-{self.store.owner}.jsonl"
+        path = self.folder.of(records.chunk.job) / f"results-{self.store.owner}.jsonl"
         async with self._storing:
-            stored = await asyncio.to_thread(records.store, path)
+            chunk = await asyncio.to_thread(records.store, path)
         while True:
             try:
-                await self.store.commit(stored)
+                await self.store.commit(chunk, records.failed)
             except (DatabaseFailed, OSError) as error:
                 if self._ended:  # another process does the chunk again
                     raise

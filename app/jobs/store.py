@@ -18,25 +18,26 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import (
     BigInteger,
     Column,
     ColumnElement,
     Connection,
+    Dialect,
     Double,
+    Enum,
     Index,
     Integer,
-    MetaData,
-    RowMapping,
     SmallInteger,
     String,
     Table,
     Text,
+    TypeDecorator,
     UniqueConstraint,
     Update,
     create_engine,
@@ -50,6 +51,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, aliased, mapped_column
 
 from app.http.problems import problem
 from app.jobs.files import DATABASE, LOCK, private, to_its_end
@@ -73,81 +75,6 @@ DESTINATION, WEBHOOK = "destination", "webhook"
 
 TO_DO, DONE, FAILED = "waiting", "done", "failed"
 """The states of an ending; the last two never change."""
-
-METADATA = MetaData()
-
-META = Table(
-    "darkroom_meta",
-    METADATA,
-    Column("name", String(32), primary_key=True),
-    Column("value", Integer, nullable=False),
-)
-
-JOBS = Table(
-    "darkroom_jobs",
-    METADATA,
-    Column("id", String(32), primary_key=True),  # they are ordered by time
-    Column("client", String(255), nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("operation", String(16), nullable=False),
-    Column("options", Text, nullable=False),
-    Column("total", BigInteger, nullable=False),
-    Column("done", BigInteger, nullable=False),
-    Column("failed", BigInteger, nullable=False),
-    Column("stored", BigInteger, nullable=False),
-    Column("created", Double, nullable=False),
-    Column("started", Double),
-    Column("finished", Double),
-    Column("expires", Double),
-    Column("key", String(255)),
-    Column("digest", String(64), nullable=False),
-    Column("model", Text),
-    Column("problem", Text),
-    Column("destination", Text),
-    Column("concurrency", Integer),
-    Column("max_failures", Integer),
-    UniqueConstraint("client", "key", name="darkroom_jobs_key"),
-    Index("darkroom_jobs_client", "client", "id"),
-    Index("darkroom_jobs_state", "state", "expires"),
-    Index("darkroom_jobs_stored", "client", "stored"),  # sums of a body read it alone
-    Index("darkroom_jobs_unfinished", "client", "state"),
-)
-
-CHUNKS = Table(
-    "darkroom_chunks",
-    METADATA,
-    Column("job", String(32), primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("first", BigInteger, nullable=False),
-    Column("n_items", Integer, nullable=False),
-    Column("start", BigInteger, nullable=False),
-    Column("stop", BigInteger, nullable=False),
-    Column("state", SmallInteger, nullable=False),
-    Column("owner", String(64)),
-    Column("until", Double),
-    Column("attempts", Integer, nullable=False),
-    Column("file", String(80)),
-    Column("at", BigInteger),
-    Column("length", BigInteger),
-    Column("row", BigInteger),
-    Column("finished", Double),
-    Index("darkroom_chunks_state", "job", "state", "number"),
-    Index("darkroom_chunks_row", "job", "row"),
-    Index("darkroom_chunks_owner", "state", "owner"),
-)
-
-ENDINGS = Table(
-    "darkroom_endings",
-    METADATA,
-    Column("job", String(32), primary_key=True),
-    Column("kind", String(16), primary_key=True),
-    Column("target", Text, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("due", Double, nullable=False),
-    Column("reason", Text),
-    Index("darkroom_endings_due", "state", "due"),
-)
 
 SMALLEST_CHUNK, LARGEST_CHUNK = 32, 256
 """Items of a chunk. A process that is killed has worked in vain on the chunks that it had begun;
@@ -182,9 +109,41 @@ class Span:
     stop: int
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A job. Times are seconds since 1970; `stored` are the bytes of its files.
+class JsonText(TypeDecorator[Any]):
+    """Values as JSON in a column of text."""
+
+    impl, cache_ok = Text, True
+
+    def process_bind_param(self, value: Any, _dialect: Dialect) -> str | None:
+        """Return the text of a value."""
+        return None if value is None else json.dumps(value)
+
+    def process_result_value(self, value: str | None, _dialect: Dialect) -> Any:
+        """Return the value of a text."""
+        return value and json.loads(value)
+
+
+class Row(MappedAsDataclass, DeclarativeBase):
+    """Row of a table, as a dataclass. Times are seconds since 1970."""
+
+    type_annotation_map: ClassVar[Mapping[Any, Any]] = {
+        int: BigInteger,
+        float: Double,
+        dict[str, Any]: JsonText,
+        State: Enum(State, native_enum=False, length=16, values_callable=list),
+    }
+
+
+META = Table(
+    "darkroom_meta",
+    Row.metadata,
+    Column("name", String(32), primary_key=True),
+    Column("value", Integer, nullable=False),
+)
+
+
+class Job(Row):
+    """A job; `stored` are the bytes of its files.
 
     `destination` is the storage address to which its images and results go, beside the data folder.
     At most `concurrency` of its images are in work at a time; None: as many as the server likes.
@@ -192,81 +151,84 @@ class Job:
     The job fails once more than `max_failures` of its images have failed; None: it never does.
     """
 
-    id: str
-    client: str
-    state: State
-    operation: str
-    options: dict[str, Any]
-    total: int
-    done: int
-    failed: int
-    stored: int
-    created: float
-    started: float | None = None
-    finished: float | None = None
-    expires: float | None = None
-    key: str | None = None
-    digest: str = ""
-    model: dict[str, Any] | None = None
-    problem: dict[str, Any] | None = None
-    destination: str | None = None
-    concurrency: int | None = None
-    max_failures: int | None = None
+    __tablename__ = "darkroom_jobs"
+    __table_args__ = (
+        UniqueConstraint("client", "key", name="darkroom_jobs_key"),
+        Index("darkroom_jobs_client", "client", "id"),
+        Index("darkroom_jobs_state", "state", "expires"),
+        Index("darkroom_jobs_stored", "client", "stored"),  # sums of a body read it alone
+        Index("darkroom_jobs_unfinished", "client", "state"),
+    )
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)  # they are ordered by time
+    client: Mapped[str] = mapped_column(String(255))
+    state: Mapped[State]
+    operation: Mapped[str] = mapped_column(String(16))
+    options: Mapped[dict[str, Any]]
+    total: Mapped[int]
+    done: Mapped[int]
+    failed: Mapped[int]
+    stored: Mapped[int]
+    created: Mapped[float]
+    started: Mapped[float | None] = mapped_column(default=None)
+    finished: Mapped[float | None] = mapped_column(default=None)
+    expires: Mapped[float | None] = mapped_column(default=None)
+    key: Mapped[str | None] = mapped_column(String(255), default=None)
+    digest: Mapped[str] = mapped_column(String(64), default="")
+    model: Mapped[dict[str, Any] | None] = mapped_column(default=None)
+    problem: Mapped[dict[str, Any] | None] = mapped_column(default=None)
+    destination: Mapped[str | None] = mapped_column(Text, default=None)
+    concurrency: Mapped[int | None] = mapped_column(Integer, default=None)
+    max_failures: Mapped[int | None] = mapped_column(Integer, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A chunk of a job that an owner works on."""
+class Chunk(Row):
+    """Items of a job that an owner works on together: `n_items` lines of the manifest from number
+    `first` on, at bytes `start:stop`.
 
-    job: str
-    number: int
-    span: Span
-    attempts: int
+    Once it is committed, its records are rows of the results from number `row` on, at `length`
+    bytes from `at` on of a `file`. Before that these are None.
+    """
 
+    __tablename__ = "darkroom_chunks"
+    __table_args__ = (
+        Index("darkroom_chunks_state", "job", "state", "number"),
+        Index("darkroom_chunks_row", "job", "row"),
+        Index("darkroom_chunks_owner", "state", "owner"),
+    )
+    job: Mapped[str] = mapped_column(String(32), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    first: Mapped[int]
+    n_items: Mapped[int] = mapped_column(Integer)
+    start: Mapped[int]
+    stop: Mapped[int]
+    state: Mapped[int] = mapped_column(SmallInteger, default=WAITING)
+    owner: Mapped[str | None] = mapped_column(String(64), default=None)
+    until: Mapped[float | None] = mapped_column(default=None)
+    attempts: Mapped[int] = mapped_column(Integer, default=0)
+    file: Mapped[str] = mapped_column(String(80), nullable=True, default=None)
+    at: Mapped[int] = mapped_column(nullable=True, default=None)
+    length: Mapped[int] = mapped_column(nullable=True, default=None)
+    row: Mapped[int] = mapped_column(nullable=True, default=None)
+    finished: Mapped[float | None] = mapped_column(default=None)
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """The records of a chunk, synced to a file: `count` of them, of which `failed` are errors."""
-
-    claim: Claim
-    file: str
-    at: int
-    length: int
-    count: int
-    failed: int
-
-
-@dataclass(frozen=True, slots=True)
-class ResultRun:
-    """Rows of results from number `row` on, as bytes of a file."""
-
-    row: int
-    count: int
-    file: str
-    at: int
-    length: int
-
-
-@dataclass(frozen=True, slots=True)
-class JobUsage:
-    """Unfinished jobs of a client, and the bytes that jobs of all clients and of it store."""
-
-    unfinished: int
-    of_all: int
-    of_client: int
+    @property
+    def span(self) -> Span:
+        """Return the lines of the manifest."""
+        return Span(self.first, self.n_items, self.start, self.stop)
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Row):
     """A task at the end of a job: `attempts` were begun, and the next try is `due`."""
 
-    job: str
-    kind: str
-    target: str
-    state: str = TO_DO
-    attempts: int = 0
-    due: float = 0.0
-    reason: str | None = None
+    __tablename__ = "darkroom_endings"
+    __table_args__ = (Index("darkroom_endings_due", "state", "due"),)
+    job: Mapped[str] = mapped_column(String(32), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(16), primary_key=True)
+    target: Mapped[str] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(String(16), default=TO_DO)
+    attempts: Mapped[int] = mapped_column(Integer, default=0)
+    due: Mapped[float] = mapped_column(default=0.0)
+    reason: Mapped[str | None] = mapped_column(Text, default=None)
 
 
 BUSY = 30.0
@@ -390,7 +352,7 @@ class Database:
 
 def _create(connection: Connection) -> None:
     """Create the tables where they are missing; raises ValueError for another version of them."""
-    METADATA.create_all(connection, tables=[META])
+    Row.metadata.create_all(connection, tables=[META])
     found = connection.scalar(select(META.c.value).where(META.c.name == "version"))
     if found is not None and found != VERSION:
         age = "newer" if found > VERSION else "older"
@@ -398,7 +360,7 @@ def _create(connection: Connection) -> None:
             f"the database of jobs was made by {age} software (version {found}, this one uses "
             f"{VERSION}); use that release, or another DARKROOM_DATA_FOLDER"
         )
-    METADATA.create_all(connection)
+    Row.metadata.create_all(connection)
     if found is None:
         connection.execute(insert(META).values(name="version", value=VERSION))
 
@@ -439,28 +401,30 @@ class JobStore:
         job: Job,
         spans: Sequence[Span],
         endings: Sequence[Ending] = (),
-        check: Callable[[JobUsage], None] = lambda _usage: None,
+        check: Callable[[int, Mapping[str, int]], None] = lambda _unfinished, _stored: None,
     ) -> Job:
         """Add a queued job with its chunks and the tasks at its end.
 
         Return it, or the job that has its key already. Raises the error that `check` raises for the
-        usage with this job; the job is not added then.
+        unfinished jobs of this client and the bytes that the jobs of each client store, with this
+        job; the job is not added then.
         """
         # Processes take turns at this row.
         version = update(META).where(META.c.name == "version")
         connection.execute(version.values(value=META.c.value))
         if job.key is not None:
-            same = (JOBS.c.client == job.client) & (JOBS.c.key == job.key)
+            same = (Job.client == job.client) & (Job.key == job.key)
             if (found := _one_job(connection, same)) is not None:
                 return found
-        row = asdict(job) | {"options": json.dumps(job.options), "state": job.state.value}
-        connection.execute(insert(JOBS), [row])
-        check(_usage(connection, job.client))
+        connection.execute(insert(Job), [asdict(job)])
+        unfinished = select(func.count()).where(Job.client == job.client, Job.state.in_(UNFINISHED))
+        check(connection.scalar(unfinished) or 0, _stored(connection))
         for begin in giving_way(range(0, len(spans), AT_ONCE)):
             some = enumerate(spans[begin : begin + AT_ONCE], begin)
-            connection.execute(insert(CHUNKS), [_chunk_row(job.id, n, each) for n, each in some])
+            rows = [asdict(Chunk(job.id, n, *astuple(each))) for n, each in some]
+            connection.execute(insert(Chunk), rows)
         if endings:
-            connection.execute(insert(ENDINGS), [asdict(each) for each in endings])
+            connection.execute(insert(Ending), [asdict(each) for each in endings])
         return job
 
     @transaction
@@ -468,8 +432,8 @@ class JobStore:
         """Return a job, or None where the client has none of this id."""
         if "\0" in id_:  # PostgreSQL takes none
             return None
-        mine = JOBS.c.id == id_
-        return _one_job(connection, mine if client is None else mine & (JOBS.c.client == client))
+        mine = Job.id == id_
+        return _one_job(connection, mine if client is None else mine & (Job.client == client))
 
     async def of_client(self, id_: str, client: str) -> Job:
         """Return a job of a client, expired even before a sweep finds it; raises NotFound."""
@@ -484,23 +448,22 @@ class JobStore:
         self, connection: Connection, client: str, state: str | None, before: str | None, n: int
     ) -> list[Job]:
         """Return `n` jobs of a client, the newest first, from the job after `before` on."""
-        query = select(JOBS).where(JOBS.c.client == client).order_by(JOBS.c.id.desc())
+        query = select(Job).where(Job.client == client).order_by(Job.id.desc())
         if state is not None:
-            query = query.where(JOBS.c.state == state)
+            query = query.where(Job.state == state)
         if before is not None:
-            query = query.where(JOBS.c.id < before.partition("\0")[0])  # PostgreSQL takes no NUL
-        return [_job(row) for row in connection.execute(query.limit(n)).mappings()]
+            query = query.where(Job.id < before.partition("\0")[0])  # PostgreSQL takes no NUL
+        return [Job(**row) for row in connection.execute(query.limit(n)).mappings()]
 
     @transaction
     def stored(self, connection: Connection) -> dict[str, int]:
         """Return the bytes that the jobs of each client store."""
-        query = select(JOBS.c.client, func.sum(JOBS.c.stored)).group_by(JOBS.c.client)
-        return {client: int(total) for client, total in connection.execute(query)}
+        return _stored(connection)
 
     @transaction
     def by_state(self, connection: Connection) -> dict[str, int]:
         """Return the number of jobs in each state."""
-        query = select(JOBS.c.state, func.count()).group_by(JOBS.c.state)
+        query = select(Job.state, func.count()).group_by(Job.state)
         return {state: count for state, count in connection.execute(query)}
 
     @transaction
@@ -515,39 +478,41 @@ class JobStore:
         some clients: the oldest job of each client first, then the second jobs, up to
         JOBS_OF_ONE. Among equals chance decides.
         """
-        waiting = exists().where(CHUNKS.c.job == JOBS.c.id, CHUNKS.c.state == WAITING)
-        place = func.row_number().over(partition_by=JOBS.c.client, order_by=JOBS.c.id)
-        known = select(JOBS, place.label("place")).where(_in(RUNNABLE), waiting, self._open())
-        known = known.where(JOBS.c.client.not_in([*clients]), JOBS.c.id.not_in([*jobs]))
+        waiting = exists().where(Chunk.job == Job.id, Chunk.state == WAITING)
+        place = func.row_number().over(partition_by=Job.client, order_by=Job.id)
+        known = select(Job, place.label("place")).where(
+            Job.state.in_(RUNNABLE), waiting, self._open()
+        )
+        known = known.where(Job.client.not_in([*clients]), Job.id.not_in([*jobs]))
         queue = known.subquery()
-        query = select(*(queue.c[each.name] for each in JOBS.c)).limit(limit)
+        query = select(*(queue.c[each.name] for each in Job.__table__.c)).limit(limit)
         query = query.where(queue.c.place <= JOBS_OF_ONE).order_by(queue.c.place, func.random())
-        return [_job(row) for row in connection.execute(query).mappings()]
+        return [Job(**row) for row in connection.execute(query).mappings()]
 
     def _open(self) -> ColumnElement[bool]:
         """Return whether this process may claim chunks of a job: of a job with a limit of its own
         only if no second owner has a chunk. So a single process at a time counts its images.
         """
-        other = (CHUNKS.c.state == CLAIMED) & (CHUNKS.c.owner != self.owner)
-        return JOBS.c.concurrency.is_(None) | ~exists().where(CHUNKS.c.job == JOBS.c.id, other)
+        other = (Chunk.state == CLAIMED) & (Chunk.owner != self.owner)
+        return Job.concurrency.is_(None) | ~exists().where(Chunk.job == Job.id, other)
 
     @transaction
     def states(self, connection: Connection, ids: Sequence[str]) -> dict[str, State]:
         """Return the states of jobs by id."""
-        query = select(JOBS.c.id, JOBS.c.state).where(JOBS.c.id.in_(ids))
-        return {id_: State(state) for id_, state in connection.execute(query)}
+        query = select(Job.id, Job.state).where(Job.id.in_(ids))
+        return {id_: state for id_, state in connection.execute(query)}
 
     @transaction
     def cancel(self, connection: Connection, id_: str) -> None:
         """Cancel an unfinished job; it is `cancelling` while a chunk of it is in work."""
-        cancelling = update(JOBS).where(JOBS.c.id == id_, _in(RUNNABLE))
-        connection.execute(cancelling.values(state=State.CANCELLING.value))
+        cancelling = update(Job).where(Job.id == id_, Job.state.in_(RUNNABLE))
+        connection.execute(cancelling.values(state=State.CANCELLING))
         self._end_cancelled(connection)
 
     def _end_cancelled(self, connection: Connection) -> None:
         """End the jobs that are being cancelled and of which no chunk is in work any more."""
-        in_work = exists().where(CHUNKS.c.job == JOBS.c.id, CHUNKS.c.state == CLAIMED)
-        ended = update(JOBS).where(JOBS.c.state == State.CANCELLING.value, ~in_work)
+        in_work = exists().where(Chunk.job == Job.id, Chunk.state == CLAIMED)
+        ended = update(Job).where(Job.state == State.CANCELLING, ~in_work)
         connection.execute(ended.values(self._ended(State.CANCELLED, None)))
 
     @transaction
@@ -555,33 +520,33 @@ class JobStore:
         """Note the `model` of an unfinished job, its network with weights from now on, or the
         `problem` for which it waits, until it gets on.
         """
-        texts = {name: json.dumps(value) for name, value in noted.items()}
-        connection.execute(update(JOBS).where(JOBS.c.id == id_, _in(RUNNABLE)).values(texts))
+        this = update(Job).where(Job.id == id_, Job.state.in_(RUNNABLE))
+        connection.execute(this.values(**noted))
 
     @transaction
     def fail(self, connection: Connection, id_: str, shown: dict[str, Any]) -> None:
         """End a job that cannot go on."""
-        ended = update(JOBS).where(JOBS.c.id == id_, _in(RUNNABLE))
+        ended = update(Job).where(Job.id == id_, Job.state.in_(RUNNABLE))
         connection.execute(ended.values(self._ended(State.FAILED, shown)))
 
     def _ended(self, state: State, shown: dict[str, Any] | None) -> dict[str, Any]:
         """Return the columns of a job that ends now."""
-        now, text = self._clock(), json.dumps(shown) if shown else None
+        now = self._clock()
         expires = now + self._retention
-        return {"state": state.value, "finished": now, "expires": expires, "problem": text}
+        return {"state": state, "finished": now, "expires": expires, "problem": shown}
 
     @transaction
     def expire(self, connection: Connection) -> list[str]:
         """Expire at most AT_ONCE jobs whose results were kept long enough; return the ids, whose
         files must go.
         """
-        due = (JOBS.c.expires < self._clock()) & _in(FINISHED)
+        due = (Job.expires < self._clock()) & Job.state.in_(FINISHED)
         # Two hosts that ask PostgreSQL at the same time get different jobs and do not wait.
-        some = select(JOBS.c.id).where(due).limit(AT_ONCE).with_for_update(skip_locked=True)
-        which = JOBS.c.id.in_(select(some.cte("due").c.id))
-        ended = update(JOBS).where(which, due).values(state=State.EXPIRED.value, stored=0)
-        ids = [*connection.scalars(ended.returning(JOBS.c.id))]
-        connection.execute(delete(CHUNKS).where(CHUNKS.c.job.in_(ids)))
+        some = select(Job.id).where(due).limit(AT_ONCE).with_for_update(skip_locked=True)
+        which = Job.id.in_(select(some.cte("due").c.id))
+        ended = update(Job).where(which, due).values(state=State.EXPIRED, stored=0)
+        ids = [*connection.scalars(ended.returning(Job.id))]
+        connection.execute(delete(Chunk).where(Chunk.job.in_(ids)))
         return ids
 
     @transaction
@@ -590,87 +555,84 @@ class JobStore:
         of jobs that are gone.
         """
         before = self._clock() - 2 * self._retention
-        old = (JOBS.c.finished < before) & (JOBS.c.state == State.EXPIRED.value)
-        old &= ~exists().where(ENDINGS.c.job == JOBS.c.id, ENDINGS.c.state == TO_DO)
-        connection.execute(delete(JOBS).where(old))
-        connection.execute(delete(ENDINGS).where(~exists().where(JOBS.c.id == ENDINGS.c.job)))
+        old = (Job.finished < before) & (Job.state == State.EXPIRED)
+        old &= ~exists().where(Ending.job == Job.id, Ending.state == TO_DO)
+        connection.execute(delete(Job).where(old))
+        connection.execute(delete(Ending).where(~exists().where(Job.id == Ending.job)))
 
     @transaction
     def remove(self, connection: Connection, id_: str) -> bool:
         """Remove a job that is not in work; return False if it still is."""
-        idle = (JOBS.c.id == id_) & _in((*FINISHED, State.EXPIRED))
-        gone = bool(connection.execute(delete(JOBS).where(idle)).rowcount)
+        idle = (Job.id == id_) & Job.state.in_((*FINISHED, State.EXPIRED))
+        gone = bool(connection.execute(delete(Job).where(idle)).rowcount)
         if gone:
-            connection.execute(delete(CHUNKS).where(CHUNKS.c.job == id_))
+            connection.execute(delete(Chunk).where(Chunk.job == id_))
         return gone
 
     @transaction
     def kept(self, connection: Connection) -> set[str]:
         """Return the ids of the jobs that have files."""
-        query = select(JOBS.c.id).where(JOBS.c.state != State.EXPIRED.value)
+        query = select(Job.id).where(Job.state != State.EXPIRED)
         return {*connection.scalars(query)}
 
     # Chunks, and where the rows of results are.
 
     @transaction
-    def claim(self, connection: Connection, job: str) -> Claim | None:
+    def claim(self, connection: Connection, job: str) -> Chunk | None:
         """Take the next free chunk of a runnable job; return None if there is none."""
-        free = select(CHUNKS.c.number).where(CHUNKS.c.job == job, CHUNKS.c.state == WAITING)
+        free = select(Chunk.number).where(Chunk.job == job, Chunk.state == WAITING)
         # Two hosts that ask PostgreSQL at the same time get different chunks and do not wait.
         # As a common table expression: PostgreSQL may run a subquery several times, with a limit
         # for each.
-        first = free.order_by(CHUNKS.c.number).limit(1).with_for_update(skip_locked=True)
-        mine = (CHUNKS.c.job == job) & CHUNKS.c.number.in_(select(first.cte("free").c.number))
-        taken = update(CHUNKS).where(mine, CHUNKS.c.state == WAITING)
+        first = free.order_by(Chunk.number).limit(1).with_for_update(skip_locked=True)
+        mine = (Chunk.job == job) & Chunk.number.in_(select(first.cte("free").c.number))
+        taken = update(Chunk).where(mine, Chunk.state == WAITING)
         taken = taken.values(
             state=CLAIMED,
             owner=self.owner,
             until=self._clock() + LEASE,
-            attempts=CHUNKS.c.attempts + 1,
+            attempts=Chunk.attempts + 1,
         )
-        started = func.coalesce(JOBS.c.started, self._clock())
-        begun = update(JOBS).where(JOBS.c.id == job, _in(RUNNABLE))
-        begun = begun.values(state=State.RUNNING.value, started=started)
+        started = func.coalesce(Job.started, self._clock())
+        begun = update(Job).where(Job.id == job, Job.state.in_(RUNNABLE))
+        begun = begun.values(state=State.RUNNING, started=started)
         # In a statement of its own, after the job's row is locked: the one that waited for the lock
         # would not see the chunks that another process of PostgreSQL has claimed meanwhile.
-        allowed = select(JOBS.c.id).where(JOBS.c.id == job, self._open())
+        allowed = select(Job.id).where(Job.id == job, self._open())
         if not connection.execute(begun).rowcount or connection.scalar(allowed) is None:
             return None
-        row = connection.execute(taken.returning(CHUNKS)).first()
-        if row is None:
-            return None
-        span = Span(row.first, row.n_items, row.start, row.stop)
-        return Claim(job, row.number, span, row.attempts)
+        row = connection.execute(taken.returning(Chunk)).mappings().first()
+        return None if row is None else Chunk(**row)
 
     @transaction
-    def commit(self, connection: Connection, stored: Stored) -> bool:
-        """Add the records of a chunk to the results of its job, which may end with them.
+    def commit(self, connection: Connection, chunk: Chunk, failed: int) -> bool:
+        """Add the records of a chunk, which are synced, to the results of its job, which may end
+        with them; `failed` of them are errors.
 
         Return False if this process has lost the chunk to another process: its records count once.
         """
-        job, chunk = stored.claim.job, stored.claim.number
         # The row of the job is locked first, so that rows of results are numbered one after the
         # other although several hosts commit. A job that has ended, because another process found
         # that it cannot go on, changes no more.
-        this = update(JOBS).where(JOBS.c.id == job, _in(UNFINISHED))
-        row = connection.scalar(this.values(done=JOBS.c.done).returning(JOBS.c.done))
-        mine = (CHUNKS.c.job == job) & (CHUNKS.c.number == chunk) & (CHUNKS.c.owner == self.owner)
-        place = {"file": stored.file, "at": stored.at, "length": stored.length}
-        done = update(CHUNKS).where(mine, CHUNKS.c.state == CLAIMED)
+        this = update(Job).where(Job.id == chunk.job, Job.state.in_(UNFINISHED))
+        row = connection.scalar(this.values(done=Job.done).returning(Job.done))
+        mine = (Chunk.job == chunk.job) & (Chunk.number == chunk.number)
+        place = {"file": chunk.file, "at": chunk.at, "length": chunk.length}
+        done = update(Chunk).where(mine, Chunk.owner == self.owner, Chunk.state == CLAIMED)
         done = done.values(state=COMMITTED, row=row, finished=self._clock(), **place)
         if row is None or not connection.execute(done).rowcount:
             return False
         added = {
-            "done": JOBS.c.done + stored.count,
-            "failed": JOBS.c.failed + stored.failed,
-            "stored": JOBS.c.stored + stored.length,
+            "done": Job.done + chunk.n_items,
+            "failed": Job.failed + failed,
+            "stored": Job.stored + chunk.length,
             "problem": None,  # it does not wait any more
         }
         connection.execute(this.values(**added))
-        running = (JOBS.c.id == job) & (JOBS.c.state == State.RUNNING.value)
-        too_many = update(JOBS).where(running, JOBS.c.failed > JOBS.c.max_failures)
+        running = (Job.id == chunk.job) & (Job.state == State.RUNNING)
+        too_many = update(Job).where(running, Job.failed > Job.max_failures)
         connection.execute(too_many.values(self._ended(State.FAILED, TOO_MANY)))
-        complete = update(JOBS).where(running, JOBS.c.done == JOBS.c.total)
+        complete = update(Job).where(running, Job.done == Job.total)
         connection.execute(complete.values(self._ended(State.SUCCEEDED, None)))
         return True
 
@@ -680,34 +642,34 @@ class JobStore:
 
         This does not count as an attempt. Call it where this process works on none of the jobs.
         """
-        held = update(CHUNKS).where(CHUNKS.c.job.in_(jobs), CHUNKS.c.owner == self.owner)
-        free = {"state": WAITING, "owner": None, "attempts": CHUNKS.c.attempts - 1}
-        connection.execute(held.where(CHUNKS.c.state == CLAIMED).values(**free))
+        held = update(Chunk).where(Chunk.job.in_(jobs), Chunk.owner == self.owner)
+        free = {"state": WAITING, "owner": None, "attempts": Chunk.attempts - 1}
+        connection.execute(held.where(Chunk.state == CLAIMED).values(**free))
         self._end_cancelled(connection)
 
     @transaction
     def renew(self, connection: Connection, jobs: Collection[str]) -> None:
         """Prolong the lease of the chunks of jobs that this process works on."""
-        mine = update(CHUNKS).where(CHUNKS.c.job.in_(jobs), CHUNKS.c.owner == self.owner)
-        mine = mine.where(CHUNKS.c.state == CLAIMED)
+        mine = update(Chunk).where(Chunk.job.in_(jobs), Chunk.owner == self.owner)
+        mine = mine.where(Chunk.state == CLAIMED)
         connection.execute(mine.values(until=self._clock() + LEASE))
 
     @transaction
     def release_abandoned(self, connection: Connection) -> int:
         """Free the chunks whose lease has ended; return their number."""
-        abandoned = update(CHUNKS).where(CHUNKS.c.state == CLAIMED, CHUNKS.c.until < self._clock())
+        abandoned = update(Chunk).where(Chunk.state == CLAIMED, Chunk.until < self._clock())
         count = connection.execute(abandoned.values(state=WAITING, owner=None)).rowcount
         self._end_cancelled(connection)
         return count
 
     @transaction
-    def results(self, connection: Connection, job: str, offset: int, limit: int) -> list[ResultRun]:
-        """Return at most `limit` runs of rows, in order, from the run that holds row `offset`."""
-        near = CHUNKS.c.row > offset - LARGEST_CHUNK  # for the index
-        theirs = (CHUNKS.c.job == job) & near & (CHUNKS.c.row > offset - CHUNKS.c.n_items)
-        query = select(CHUNKS).where(theirs, CHUNKS.c.state == COMMITTED, CHUNKS.c.n_items > 0)
-        found = connection.execute(query.order_by(CHUNKS.c.row).limit(limit))
-        return [ResultRun(run.row, run.n_items, run.file, run.at, run.length) for run in found]
+    def results(self, connection: Connection, job: str, offset: int, limit: int) -> list[Chunk]:
+        """Return at most `limit` committed chunks, in order, from that with row `offset` on."""
+        near = Chunk.row > offset - LARGEST_CHUNK  # for the index
+        theirs = (Chunk.job == job) & near & (Chunk.row > offset - Chunk.n_items)
+        query = select(Chunk).where(theirs, Chunk.state == COMMITTED, Chunk.n_items > 0)
+        found = connection.execute(query.order_by(Chunk.row).limit(limit))
+        return [Chunk(**row) for row in found.mappings()]
 
     # Endings: what is left to do for a job that has ended, and when it is tried next.
 
@@ -717,7 +679,7 @@ class JobStore:
     ) -> dict[str, dict[str, Ending]]:
         """Return the endings of jobs by their kind, for each of the ids."""
         endings: dict[str, dict[str, Ending]] = {job: {} for job in jobs}
-        found = connection.execute(select(ENDINGS).where(ENDINGS.c.job.in_(jobs)))
+        found = connection.execute(select(Ending).where(Ending.job.in_(jobs)))
         for row in found.mappings():
             endings[row["job"]][row["kind"]] = Ending(**row)
         return endings
@@ -729,18 +691,18 @@ class JobStore:
         An ending is due again after HOLD seconds unless it is postponed or finished, so each is
         done at least once although a process dies.
         """
-        now, other = self._clock(), ENDINGS.alias()
-        first = (other.c.job == ENDINGS.c.job) & (other.c.kind == DESTINATION)
-        first = (ENDINGS.c.kind == DESTINATION) | ~exists().where(first, other.c.state == TO_DO)
+        now, other = self._clock(), aliased(Ending)
+        first = (other.job == Ending.job) & (other.kind == DESTINATION)
+        first = (Ending.kind == DESTINATION) | ~exists().where(first, other.state == TO_DO)
         # Webhooks are tried for three days, and results may be kept for less.
-        due = (ENDINGS.c.state == TO_DO) & (ENDINGS.c.due <= now) & first
-        due &= _in((*FINISHED, State.EXPIRED))
-        queue = select(ENDINGS).join(JOBS, JOBS.c.id == ENDINGS.c.job).where(due)
+        due = (Ending.state == TO_DO) & (Ending.due <= now) & first
+        due &= Job.state.in_((*FINISHED, State.EXPIRED))
+        queue = select(Ending).join(Job, Job.id == Ending.job).where(due)
         claimed = list[Ending]()
-        for row in [*connection.execute(queue.order_by(ENDINGS.c.due).limit(limit)).mappings()]:
+        for row in [*connection.execute(queue.order_by(Ending.due).limit(limit)).mappings()]:
             ending = Ending(**row)
             # Each claim is another attempt, so one of two processes that found this row takes it.
-            one = _to_do(ending).where(ENDINGS.c.attempts == ending.attempts)
+            one = _to_do(ending).where(Ending.attempts == ending.attempts)
             held = {"due": now + HOLD, "attempts": ending.attempts + 1}
             if connection.execute(one.values(**held)).rowcount:
                 claimed.append(ending)
@@ -765,7 +727,7 @@ class JobStore:
 
         Do nothing where another process has taken it meanwhile.
         """
-        mine = _to_do(ending).where(ENDINGS.c.attempts == ending.attempts + 1)
+        mine = _to_do(ending).where(Ending.attempts == ending.attempts + 1)
         values = {"due": self._clock() + seconds, "reason": reason}
         connection.execute(mine.values(attempts=ending.attempts + counts, **values))
 
@@ -776,37 +738,17 @@ TOO_MANY = problem(
 """The problem of a job that ended early."""
 
 
-def _in(states: Sequence[State]) -> ColumnElement[bool]:
-    return JOBS.c.state.in_([each.value for each in states])
-
-
 def _to_do(ending: Ending) -> Update:
     """Return a change of an ending that is not done: a process that stood still comes late."""
-    mine = (ENDINGS.c.job == ending.job) & (ENDINGS.c.kind == ending.kind)
-    return update(ENDINGS).where(mine, ENDINGS.c.state == TO_DO)
+    mine = (Ending.job == ending.job) & (Ending.kind == ending.kind)
+    return update(Ending).where(mine, Ending.state == TO_DO)
 
 
 def _one_job(connection: Connection, which: ColumnElement[bool]) -> Job | None:
-    row = connection.execute(select(JOBS).where(which)).mappings().first()
-    return None if row is None else _job(row)
+    row = connection.execute(select(Job).where(which)).mappings().first()
+    return None if row is None else Job(**row)
 
 
-def _usage(connection: Connection, client: str) -> JobUsage:
-    mine, stored = JOBS.c.client == client, select(func.coalesce(func.sum(JOBS.c.stored), 0))
-    query = select(
-        select(func.count()).select_from(JOBS).where(mine, _in(UNFINISHED)).scalar_subquery(),
-        stored.scalar_subquery(),
-        stored.where(mine).scalar_subquery(),
-    )
-    return JobUsage(*map(int, connection.execute(query).one()))
-
-
-def _job(row: RowMapping) -> Job:
-    """Return the value of a row."""
-    texts = {name: row[name] and json.loads(row[name]) for name in ("options", "model", "problem")}
-    return Job(**{**row, **texts, "state": State(row["state"])})
-
-
-def _chunk_row(job: str, number: int, span: Span) -> dict[str, Any]:
-    place = {"first": span.first, "n_items": span.count, "start": span.start, "stop": span.stop}
-    return {"job": job, "number": number, "state": WAITING, "attempts": 0, **place}
+def _stored(connection: Connection) -> dict[str, int]:
+    query = select(Job.client, func.sum(Job.stored)).group_by(Job.client)
+    return {client: int(total) for client, total in connection.execute(query)}

@@ -98,7 +98,7 @@ async def written(store: JobStore) -> Ending:
 async def test_a_job_that_ends_by_max_failures_calls_its_webhook(tmp_path: Path) -> None:
     async with endings_of(tmp_path) as (store, sender):
         await store.add(job(max_failures=2), SPANS, [Ending("1", WEBHOOK, "quick")])
-        await store.commit(stored(await claimed(store), failed=3))
+        await store.commit(stored(await claimed(store)), 3)
         await sender.delivered.wait()
     sent = json.loads(sender.body)
     assert sent["type"] == "job.failed"

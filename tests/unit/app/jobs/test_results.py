@@ -37,10 +37,10 @@ class Reader(Jobs):
         """Finish the next chunk of ten items."""
         claim = await claimed(self.store)
         with closing(ChunkRecords(claim, self.folder.root)) as records:
-            for index in range(claim.span.first, claim.span.first + claim.span.count):
+            for index in range(claim.first, claim.first + claim.n_items):
                 await records.add(b'{"index":%d}\n' % index, failed=False)
             made = records.store(self.folder.of("1") / "results")
-        await self.store.commit(made)
+        await self.store.commit(made, 0)
 
     async def job(self) -> Job:
         return await self.stores.job()

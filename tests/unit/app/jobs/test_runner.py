@@ -30,7 +30,7 @@ from app.jobs.runner import (
     Runner,
     Work,
 )
-from app.jobs.store import Claim, Database, DatabaseFailed, Job, JobStore, Span, State, Stored
+from app.jobs.store import Chunk, Database, DatabaseFailed, Job, JobStore, Span, State
 from app.pipeline.outcomes import Answer, Timings
 from app.pipeline.pipeline import Pipeline
 from app.storage.storage import Storage
@@ -153,7 +153,7 @@ class SlowClaims(JobStore):
         super().__init__(database, retention)
         self.claims, self.second, self.answers = 0, asyncio.Event(), asyncio.Event()
 
-    async def claim(self, job: str) -> Claim | None:
+    async def claim(self, job: str) -> Chunk | None:
         found = await super().claim(job)
         self.claims += 1
         if self.claims > 1:
@@ -204,7 +204,7 @@ async def test_a_chunk_that_ended_with_its_process_each_time_becomes_errors(tmp_
     """As of an image that makes a library crash: without this its job would never end."""
 
     class Tried(JobStore):
-        async def claim(self, job: str) -> Claim | None:
+        async def claim(self, job: str) -> Chunk | None:
             found = await super().claim(job)
             return found and replace(found, attempts=running.ATTEMPTS + (found.number == 3))
 
@@ -221,10 +221,10 @@ async def test_a_job_that_is_cancelled_while_it_commits_keeps_what_counts(tmp_pa
             super().__init__(database, retention)
             self.begun, self.goes_on = asyncio.Event(), asyncio.Event()
 
-        async def commit(self, stored: Stored) -> bool:
+        async def commit(self, chunk: Chunk, failed: int) -> bool:
             self.begun.set()
             await self.goes_on.wait()
-            return await super().commit(stored)
+            return await super().commit(chunk, failed)
 
     async with a_job(tmp_path, SlowCommits) as (runner, store, _):
         await store.begun.wait()
@@ -233,7 +233,7 @@ async def test_a_job_that_is_cancelled_while_it_commits_keeps_what_counts(tmp_pa
         store.goes_on.set()
         found = await until_ended(runner, store)
         assert found.state is State.CANCELLED
-        assert sum(each.count for each in await store.results("1", 0, 100)) == found.done
+        assert sum(each.n_items for each in await store.results("1", 0, 100)) == found.done
 
 
 def test_records_and_the_name_of_their_file_are_synced_also_after_a_full_disk(
@@ -248,7 +248,7 @@ def test_records_and_the_name_of_their_file_are_synced_also_after_a_full_disk(
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", noted)
-    records = ChunkRecords(Claim("1", 0, Span(0, 1, 0, 5), 1), tmp_path)
+    records = ChunkRecords(Chunk("1", 0, 0, 1, 0, 5), tmp_path)
     asyncio.run(records.add(b"{}\n", failed=False))
     with pytest.raises(OSError, match="no space"):
         records.store(tmp_path / "results")

@@ -22,7 +22,6 @@ from app.jobs.store import (
     WEBHOOK,
     Database,
     Ending,
-    JobUsage,
     Span,
     State,
 )
@@ -54,15 +53,15 @@ async def test_a_job_ends_when_all_chunks_are_committed_each_once(store: Store) 
     assert [each.span for each in claims] == SPANS
     assert await one.claim("1") is None
     assert await one.runnable(10) == []
-    first, second, third = map(stored, claims, (2, 0, 1))
-    for each in (third, first):
-        assert await one.commit(each)
-        assert not await one.commit(each)
-    assert not await one.commit(second), "not its own"
+    first, second, third = map(stored, claims)
+    for each, failed in ((third, 1), (first, 2)):
+        assert await one.commit(each, failed)
+        assert not await one.commit(each, failed)
+    assert not await one.commit(second, 0), "not its own"
     found = await store.job()
     assert (found.state, found.done, found.failed, found.stored) == (State.RUNNING, 20, 3, 205)
     store.clock.advance(5)
-    assert await other.commit(second)
+    assert await other.commit(second, 0)
     found = await store.job()
     assert (found.state, found.done, found.finished) == (State.SUCCEEDED, 30, 1005.0)
     rows = await one.results("1", 0, 10)
@@ -78,13 +77,13 @@ async def test_a_job_of_which_too_many_images_failed_ends_and_keeps_its_results(
 ) -> None:
     await store.one.add(job(max_failures=most), SPANS)
     first, second = await claimed(store.one), await claimed(store.other)
-    assert await store.one.commit(stored(first, failed=3))
+    assert await store.one.commit(stored(first), 3)
     found = await store.job()
     assert (found.state, found.done, found.failed) == (state, 10, 3)
     assert (found.problem or {}).get("code") == (
         "too_many_failures" if state is State.FAILED else None
     )
-    assert await store.other.commit(stored(second)) is (state is State.RUNNING)
+    assert await store.other.commit(stored(second), 0) is (state is State.RUNNING)
     assert len(await store.one.results("1", 0, 10)) == (1 if state is State.FAILED else 2)
 
 
@@ -96,7 +95,7 @@ async def test_why_a_job_waits_is_shown_until_it_gets_on_or_is_cancelled(store: 
         assert (await store.job(id_)).problem == why
     claim = await claimed(one)
     assert (await store.job()).problem == why, "it may find no room again"
-    await one.commit(stored(claim))
+    await one.commit(stored(claim), 0)
     assert (await store.job()).problem is None
     await one.cancel("2")
     assert (await store.job("2")).problem is None, "a cancelled job has not failed"
@@ -120,8 +119,8 @@ async def test_chunks_of_a_process_that_died_are_taken_over_and_its_late_commit_
     await one.renew(["1"])
     again = await claimed(other)
     assert (again.span, again.attempts) == (claim.span, 2)
-    assert not await one.commit(stored(claim))
-    assert await other.commit(stored(again))
+    assert not await one.commit(stored(claim), 0)
+    assert await other.commit(stored(again), 0)
     assert (await store.job()).done == 10
 
 
@@ -133,9 +132,9 @@ async def test_a_job_with_a_limit_is_worked_on_by_one_process_at_a_time(store: S
     assert await other.runnable(10) == []
     assert [each.id for each in await one.runnable(10)] == ["1"]
     second = await claimed(one)
-    await one.commit(stored(first))
+    await one.commit(stored(first), 0)
     assert await other.claim("1") is None
-    await one.commit(stored(second))
+    await one.commit(stored(second), 0)
     assert [each.id for each in await other.runnable(10)] == ["1"]
     assert (await claimed(other)).number == 2
     for id_ in map(str, range(2, 20)):  # also where both ask at once
@@ -159,7 +158,7 @@ async def test_claims_of_many_processes_at_once_are_of_different_chunks(store: S
     await store.one.add(job(total=20), spans)
     claims = await asyncio.gather(*[claimed(store.one) for _ in spans])
     assert sorted(each.number for each in claims) == [*range(20)]
-    await asyncio.gather(*[store.one.commit(stored(each)) for each in claims])
+    await asyncio.gather(*[store.one.commit(stored(each), 0) for each in claims])
     rows = await store.one.results("1", 0, 100)
     assert [each.row for each in rows] == [*range(20)]
 
@@ -231,8 +230,8 @@ async def test_jobs_that_come_to_two_processes_at_once_are_counted_together(stor
     class Refused(Exception):
         pass
 
-    def check(found: JobUsage) -> None:
-        if found.unfinished > 2:
+    def check(unfinished: int, _stored: object) -> None:
+        if unfinished > 2:
             raise Refused
 
     one = store.one
@@ -241,9 +240,9 @@ async def test_jobs_that_come_to_two_processes_at_once_are_counted_together(stor
     adding = [one.add(job(f"{n}", key=f"{n}"), SPANS, (), check) for n in range(4)]
     found = await asyncio.gather(*adding, return_exceptions=True)
     assert sum(isinstance(each, Refused) for each in found) == 3, found
-    usages = list[JobUsage]()
-    await one.add(job("last"), SPANS, (), usages.append)
-    assert usages == [JobUsage(3, 20, 15)]
+    usages = list[object]()
+    await one.add(job("last"), SPANS, (), lambda *usage: usages.append(usage))
+    assert usages == [(3, {"me": 15, "you": 5})]
 
 
 # Endings.
