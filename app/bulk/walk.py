@@ -1,7 +1,7 @@
 """Images of a bulk command by their names, and the search of a folder for them, in a fixed order.
 
-Only the names of the folders on the way to the present one are in memory: a tree of a million files
-takes as much as its largest folder.
+Only the names in the folders on the way to the present one are in memory: a tree of a million files
+takes as much as its largest folders.
 """
 
 import os
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 from app.bulk.errors import WrongUsage
@@ -150,26 +150,31 @@ def walk(
     cannot be read.
     """
     left_out = LeftOut() if left_out is None else left_out
-    left = [""]
-    while left:
-        inner = left.pop()
-        files, folders, links = _listed(os.path.join(folder, inner))
-        for name in links:
-            left_out.add("link to a folder", f"{inner}{name}")
-        for name in files:
-            path = f"{inner}{name}"
-            if reason := choice.refusal(path, partial(head_of, os.path.join(folder, path))):
-                left_out.add(reason, path)
+    for path, folders, files in os.walk(folder, onerror=_fail):
+        inner = os.path.join(path[len(os.path.join(folder, "")) :], "")
+        for name in sorted(files):
+            head = partial(head_of, os.path.join(path, name))
+            if reason := choice.refusal(f"{inner}{name}", head):
+                left_out.add(reason, f"{inner}{name}")
             else:
-                yield path
-        for name in reversed(folders):
-            path = f"{inner}{name}"
-            if _is_same(os.path.join(folder, path), results):
+                yield f"{inner}{name}"
+        found = sorted(folders)
+        folders.clear()  # `os.walk` enters the folders that are put in again
+        for name in found:
+            full = os.path.join(path, name)
+            if _is_same(full, results):
                 continue
-            if reason := choice.refusal_of_folder(path):
-                left_out.add(reason, path)
+            is_link = os.path.islink(full)
+            reason = "link to a folder" if is_link else choice.refusal_of_folder(f"{inner}{name}")
+            if reason:
+                left_out.add(reason, f"{inner}{name}")
             else:
-                left.append(f"{path}/")
+                folders.append(name)
+
+
+def _fail(error: OSError) -> NoReturn:
+    name = str(error.filename).rstrip("/")
+    raise WrongUsage(f"{name}: {error.strerror}; --exclude leaves out folders") from None
 
 
 def below(folder: str, inner: str) -> str:
@@ -189,31 +194,6 @@ def head_of(path: str) -> bytes:
 def _without_waiting(path: str, flags: int) -> int:
     """Open a pipe without a wait for its writer."""
     return os.open(path, flags | os.O_NONBLOCK)
-
-
-def _listed(folder: str) -> tuple[list[str], list[str], list[str]]:
-    """Return the sorted names of files, of folders, and of links to folders."""
-    files, folders, links = list[str](), list[str](), list[str]()
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if not _is_folder(entry):
-                    files.append(entry.name)
-                elif entry.is_symlink():
-                    links.append(entry.name)
-                else:
-                    folders.append(entry.name)
-    except OSError as error:
-        name = folder.rstrip("/")
-        raise WrongUsage(f"{name}: {error.strerror}; --exclude leaves out folders") from None
-    return sorted(files), sorted(folders), sorted(links)
-
-
-def _is_folder(entry: "os.DirEntry[str]") -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # links that point at each other: one is a source if its name is that of one
-        return False
 
 
 def _is_same(folder: str, results: str | None) -> bool:

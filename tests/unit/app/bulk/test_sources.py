@@ -177,9 +177,9 @@ def test_what_is_left_out_is_told_by_reason_with_the_first_names(mixed: Path) ->
     sources = Sources([str(mixed)])
     assert sources.count() == sources.count() == 4
     assert str(sources.left_out) == (
-        "9 left out; link to a folder: 1 (again); hidden: 1 (.DS_Store); "
+        "9 left out; hidden: 1 (.DS_Store); "
         "no image of a format that is read (JPEG, PNG, WEBP, GIF, BMP, TIFF, AVIF, HEIF): 6 "
-        "(0.txt, 1.txt, 2.txt, …); hidden folder: 1 (.thumbnails)"
+        "(0.txt, 1.txt, 2.txt, …); hidden folder: 1 (.thumbnails); link to a folder: 1 (again)"
     )
 
 
