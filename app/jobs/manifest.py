@@ -7,9 +7,8 @@ that is refused, a damaged image) is the error of its own item.
 """
 
 import os
-import re
 from codecs import BOM_UTF8
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -27,8 +26,7 @@ LONGEST_ID = 256
 LONGEST_PATH = 1000
 
 LARGEST = 8 << 20
-"""Bytes of one line, of all lines of a chunk, and of a manifest that is one JSON list. The items of
-a list take up to 25 times its size in memory."""
+"""Bytes of one line, of all lines of a chunk, and of a manifest that is one JSON list."""
 
 
 class ManifestLine(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -54,10 +52,9 @@ Find = Callable[[str], Member | None]
 """Return the member of an archive by its name."""
 
 _DECODE = msgspec.json.Decoder(ManifestLine).decode
-_DECODE_LIST = msgspec.json.Decoder(list[ManifestLine]).decode
+_DECODE_LIST = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _DECODE_STORED = msgspec.json.Decoder(StoredLine).decode
 _ENCODE = msgspec.json.Encoder().encode
-_PLACE = re.compile(r"`\$\[(\d+)\]")
 
 
 class ManifestWriter:
@@ -97,14 +94,12 @@ class ManifestWriter:
             begin = file.tell()
             is_list = file.read(64).lstrip().startswith(b"[")
             file.seek(begin)
-            if is_list:
-                self._list(file.read(LARGEST + 1))
-                return
-            for text in giving_way(iter(lambda: file.readline(LARGEST + 2), b"")):
+            lines = iter(lambda: file.readline(LARGEST + 2), b"")
+            for text in giving_way(self._listed(file.read(LARGEST + 1)) if is_list else lines):
                 self._line(text.removesuffix(b"\n"))
 
-    def _list(self, text: bytes) -> None:
-        """Take all items of a JSON list."""
+    def _listed(self, text: bytes) -> Iterator[bytes]:
+        """Return the items of a JSON list, each as a line."""
         if len(text) > LARGEST:
             raise TooLarge(
                 f"the manifest is a JSON list of more than {LARGEST} bytes; send it as JSON Lines, "
@@ -113,11 +108,9 @@ class ManifestWriter:
         try:
             found = _DECODE_LIST(text)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            place = _PLACE.search(str(error))
-            self._lines = int(place[1]) + 1 if place else 1
+            self._lines = 1
             raise self._wrong(_reason(error)) from None
-        for self._lines, line in giving_way(enumerate(found, 1)):
-            self._item(line)
+        return map(bytes, found)
 
     def _line(self, text: bytes) -> None:
         """Take a line; an empty line counts as a line and is no item."""
@@ -130,9 +123,6 @@ class ManifestWriter:
             line = _DECODE(text)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise self._wrong(_reason(error)) from None
-        self._item(line)
-
-    def _item(self, line: ManifestLine) -> None:
         given = [name for name in ("url", "path", "data") if getattr(line, name) is not None]
         if len(given) != 1:
             wanted = "exactly one of `url`, `path` and `data`"
