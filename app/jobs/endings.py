@@ -23,7 +23,7 @@ import httpx
 
 from app.fetch.fetcher import FetchLimits, retry_after
 from app.fetch.pinned_network import PinnedTransport, Resolve, asking
-from app.jobs.results import IMAGES, RESULTS
+from app.jobs.results import RESULTS
 from app.jobs.store import (
     DESTINATION,
     DONE,
@@ -245,9 +245,7 @@ class Endings:
             await finish(ending, FAILED, "the results expired before they were written")
             return
         try:
-            folder = self.storage.writable(ending.target)
-            await self.storage.check_folder(folder.below(IMAGES))
-            target = folder.below(RESULTS)
+            target = self.storage.writable(ending.target).below(RESULTS)
             async with aclosing(self.results(job)) as results:
                 await self.storage.write(target, results)
         except DatabaseFailed:

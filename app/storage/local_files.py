@@ -159,17 +159,9 @@ def check_folder(folder: Location, root: Location) -> None:
     Such a file, or a name that is too long, makes every write below it fail, however often it is
     tried. Raises OriginFailed.
     """
-    with explained(folder), suppress(FileNotFoundError):  # the first write makes it
-        try:
-            with walked(root, folder.parts[len(root.parts) :]):
-                pass
-        except OSError as error:
-            if error.errno not in (errno.ENOTDIR, errno.ENAMETOOLONG):
-                raise
-            raise InvalidParameter(
-                f"{folder}: a part of it is no folder, or has too long a name; choose another "
-                "address (links are not followed)"
-            ) from None
+    names = folder.parts[len(root.parts) :]
+    with explained(folder), suppress(FileNotFoundError), walked(root, names):
+        pass  # the first write makes a folder that is missing
 
 
 @contextmanager
@@ -181,12 +173,14 @@ def explained(location: Location) -> Iterator[None]:
         raise NotFound(f"{location}: there is no such file") from None
     except IsADirectoryError:
         raise OriginFailed(f"{location} is a folder; only regular files are read") from None
-    except NotADirectoryError:
-        text = f"{location}: a part before the last is no folder; links are not followed"
-        raise OriginFailed(text) from None
     except PermissionError:
         raise OriginFailed(f"{location}: the server may not read or write there") from None
     except OSError as error:
         if error.errno in FULL:
             raise StorageFull(f"{location}: its disk, or the quota on it, is full") from None
+        if error.errno in (errno.ENOTDIR, errno.ENAMETOOLONG):
+            raise InvalidParameter(
+                f"{location}: a part of it is no folder, or has too long a name; choose another "
+                "address (links are not followed)"
+            ) from None
         raise OriginFailed(f"{location}: {error.strerror or 'the file system failed'}") from None

@@ -108,7 +108,8 @@ class Storage:
     async def write(self, location: Location, content: bytes | AsyncIterable[bytes]) -> None:
         """Make or replace a file; readers see all of it or nothing.
 
-        Raises AddressRefused, StorageFull for a full disk, and OriginFailed.
+        Raises AddressRefused, StorageFull for a full disk, OriginFailed, and InvalidParameter where
+        a part of the way is no folder.
         """
         root = self._root(location, WRITE)
         if location.scheme != "file":
