@@ -228,15 +228,15 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     permit.expect(n_items)
     form = form_of(accept, n_items == 1)
     rendering = _rendering(request, asked, service, timings, options, form)
-    if wants_tag(request, form, settings):
+    if form not in (JSON, IMAGE):  # streams have no tags, because they may end with errors
+        return streamed(service.pipeline.answers(asked, permit), form, rendering)
+    if settings.cache_control or header(request.scope, b"if-none-match") is not None:
         asked, rendering, unchanged = await tagged(
             request, asked, rendering, service, permit, options
         )
         if unchanged is not None:
             return unchanged
-    if form in (JSON, IMAGE):
-        return await whole_reply(await service.pipeline.whole(asked, permit), form, rendering)
-    return streamed(service.pipeline.answers(asked, permit), form, rendering)
+    return await whole_reply(await service.pipeline.whole(asked, permit), form, rendering)
 
 
 async def _stream(request: Request, wanted_of: WantedOf, accept: Accept) -> Response:
@@ -286,10 +286,8 @@ def _rendering(
     if form in (ZIP, MULTIPART):
         in_archive = ImageNames()
         members = [in_archive.next(each.index, each.source, each.id) for each in asked.items]
-    good = caching_headers(form, service.settings)
-    return Rendering(
-        request.scope, headers, timings, model, chosen, VectorStyle.of(options), good, members
-    )
+    vectors = VectorStyle.of(options)
+    return Rendering(request.scope, headers, timings, model, chosen, vectors, names=members)
 
 
 def are_long(options: Mapping[str, Any]) -> bool:
@@ -328,19 +326,11 @@ def _negotiated(accept: Accept, offers: tuple[str, ...], refusal: str) -> str:
 # little.
 
 
-def caching_headers(form: str, settings: Settings) -> dict[str, str]:
-    """Return the headers about caching that a good answer of this form has; errors have none."""
-    if form not in (JSON, IMAGE) or not settings.cache_control:
-        return {}
-    return {"Cache-Control": settings.cache_control, "Vary": _vary(settings)}
-
-
-def wants_tag(request: Request, form: str, settings: Settings) -> bool:
-    """Return whether the answer gets a tag: streams have none, because they may end with errors."""
-    if form not in (JSON, IMAGE):
-        return False
-    asks = header(request.scope, b"if-none-match") is not None
-    return bool(settings.cache_control) or asks
+def caching_headers(etag: str, settings: Settings) -> dict[str, str]:
+    """Return the headers about caching that a good answer has; errors have none."""
+    vary = "Accept, Authorization, X-API-Key" if settings.api_keys_file else "Accept"
+    control = {"Cache-Control": settings.cache_control} if settings.cache_control else {}
+    return {**control, "ETag": etag, "Vary": vary}
 
 
 async def tagged(
@@ -364,7 +354,7 @@ async def tagged(
     if digests is None:
         return asked, rendering, None
     etag = entity_tag(digests, _described(request, asked, rendering, options, service.presets))
-    headers = {**rendering.good_headers, "ETag": etag, "Vary": _vary(service.settings)}
+    headers = caching_headers(etag, service.settings)
     if names(request.headers.get("if-none-match", ""), etag):
         return asked, rendering, _not_modified(asked, rendering, headers, service)
     return asked, replace(rendering, good_headers=headers), None
@@ -411,10 +401,6 @@ def _described(
         "presets": presets.digest,
         "items": [(item.id, item.source) for item in asked.items],
     }
-
-
-def _vary(settings: Settings) -> str:
-    return "Accept, Authorization, X-API-Key" if settings.api_keys_file else "Accept"
 
 
 def _not_modified(
