@@ -13,7 +13,7 @@ import math
 from codecs import BOM_UTF8
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import SEEK_CUR
 from typing import IO, Annotated
 
@@ -34,7 +34,7 @@ from app.intake.json_items import (
     whole_json,
 )
 from app.intake.spool import Blob, keep, keep_part, too_large
-from app.intake.wanted import ClassifyTensors, ImageRequest
+from app.intake.wanted import ClassifyTensors
 from models.domain.errors import (
     MalformedRequest,
     NotFound,
@@ -228,29 +228,23 @@ class WantedOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """A request that was checked as a whole, before its tensor is read: `n` images."""
+class InferenceRequest:
+    """A request for one model, which was checked as a whole before its tensor is read: `n` images.
+
+    `outputs` are those of its answer; `items` are empty until the tensor has been read.
+    """
 
     document: Document
     input: GivenTensor
     n: int
     wanted: Classify | ClassifyTensors
     outputs: tuple[WantedOutput, ...]
+    items: tuple[Item, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class InferenceRequest:
-    """A request for one model: its images, the outputs of its answer, its id, and its timeout.
-
-    `takes_errors`: it names the output ERROR, so an image that fails is no error of the request.
-    The `timeout` is in seconds, from the arrival of the request; None if it names none.
-    """
-
-    images: ImageRequest
-    outputs: tuple[WantedOutput, ...]
-    takes_errors: bool
-    id: str
-    timeout: float | None
+    @property
+    def timeout(self) -> float:
+        """Return the seconds from the arrival of the request to its end; infinite by default."""
+        return self.document.parameters.timeout / 1e6 or math.inf
 
 
 async def collect(
@@ -268,12 +262,7 @@ async def collect(
     head, contents = _read(*read) if at_once else await in_parsing_thread(_read, *read)
     if head.n > 1:
         permit.grow(head.n - 1, 0)
-    document = head.document
-    items = tuple(Item(index, content) for index, content in enumerate(contents))
-    asked = ImageRequest(items, head.wanted)
-    errors = any(each.name == ERROR for each in document.outputs)
-    timeout = document.parameters.timeout / 1e6 or None
-    return InferenceRequest(asked, head.outputs, errors, document.id, timeout)
+    return replace(head, items=tuple(Item(n, content) for n, content in enumerate(contents)))
 
 
 def _head_size(text: str) -> int:
@@ -287,7 +276,7 @@ def _head_size(text: str) -> int:
 
 def _read(
     body: Blob, size: int | None, settings: Settings, model: InferenceModel
-) -> tuple[Head, list[Content]]:
+) -> tuple[InferenceRequest, list[Content]]:
     """Read a body, and close it: JSON of `size` bytes and a tensor, or JSON alone."""
     with closing(body), body.opened() as file:
         if size is not None and size > body.size:
@@ -322,7 +311,7 @@ def _read(
     return head, base64_files(data, head.n, settings)
 
 
-def _head(text: bytes, settings: Settings, model: InferenceModel) -> Head:
+def _head(text: bytes, settings: Settings, model: InferenceModel) -> InferenceRequest:
     """Parse and check the whole JSON, whose input and outputs are tensors of the model.
 
     Nothing of the tensor has been read. Raises ServiceError.
@@ -356,7 +345,7 @@ def _head(text: bytes, settings: Settings, model: InferenceModel) -> Head:
     n, height, width = _size_of(given, spec, settings)
     operation = _operation_of(model, outputs, spec.name == INPUT)
     wanted = ClassifyTensors(operation, height, width) if height else operation
-    return Head(document, given, n, wanted, outputs)
+    return InferenceRequest(document, given, n, wanted, outputs)
 
 
 def _size_of(given: GivenTensor, spec: TensorSpec, settings: Settings) -> tuple[int, int, int]:
@@ -445,7 +434,9 @@ _LEVELS = msgspec.json.Decoder(list[Annotated[int, msgspec.Meta(ge=0, le=255)]])
 _FLOATS = msgspec.json.Decoder(list[float])
 
 
-def _behind_json(file: IO[bytes], size: int, head: Head, settings: Settings) -> list[Content]:
+def _behind_json(
+    file: IO[bytes], size: int, head: InferenceRequest, settings: Settings
+) -> list[Content]:
     """Return the images of a tensor of `size` bytes: samples, or files each after its length.
 
     A file over its limit is an error of its own. Raises MalformedRequest for a length that reaches

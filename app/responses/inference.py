@@ -160,7 +160,7 @@ def _written(
     reply = {
         "model_name": model.name,
         "model_version": model.version,
-        **({"id": asked.id} if asked.id else {}),
+        **({"id": asked.document.id} if asked.document.id else {}),
         "parameters": {
             "weights": record.name,
             "weights_sha256": record.sha256,
@@ -179,14 +179,14 @@ def _written(
 def failure_of(asked: InferenceRequest, answers: Sequence[Answer]) -> ServiceError | None:
     """Return the error with the highest status, with a text about all failed images.
 
-    None if no image failed, or if the request takes the errors of its images.
+    None if no image failed, or if the request names the output ERROR.
     """
     failed = [
         (each.item.index, each.outcome)
         for each in answers
         if isinstance(each.outcome, ServiceError)
     ]
-    if asked.takes_errors or not failed:
+    if not failed or any(each.name == ERROR for each in asked.document.outputs):
         return None
     each = LONGEST_REASONS // min(len(failed), MOST_NAMED)
     reasons = "; ".join(

@@ -16,6 +16,7 @@ from app.intake.inference import (
     models_of,
 )
 from app.intake.stream import is_stream
+from app.intake.wanted import ImageRequest
 from app.pipeline.outcomes import Answer, Timings
 from app.responses.inference import inference_reply
 from app.routes.image_route import ImageRoute, permit_of
@@ -55,10 +56,9 @@ async def infer(request: Request) -> Response:
             asked = await before(permit.deadline, reading)
         if service.pipeline.spans is not None:
             service.pipeline.spans.stages(timings)
-        if asked.timeout is not None:  # it counts from the begin of the request
-            permit.deadline = Deadline(min(permit.deadline.at, began + asked.timeout))
-        permit.expect(len(asked.images.items))
-        found = await service.pipeline.whole(asked.images, permit)
+        permit.deadline = Deadline(min(permit.deadline.at, began + asked.timeout))
+        permit.expect(asked.n)
+        found = await service.pipeline.whole(ImageRequest(asked.items, asked.wanted), permit)
         response = await inference_reply(request, found, model, asked, timings)
         failed = response.status_code != 200
     finally:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,7 +79,7 @@ def binary(
 
 
 def contents(asked: InferenceRequest) -> list[bytes]:
-    return [item.content.read() for item in asked.images.items if isinstance(item.content, Blob)]
+    return [item.content.read() for item in asked.items if isinstance(item.content, Blob)]
 
 
 def of_binary(*given_: Any, chunk: int = 1 << 16, **more: Any) -> InferenceRequest:
@@ -94,7 +95,7 @@ def elements(*files: bytes) -> bytes:
 def test_files_behind_the_json_are_cut_out(shape: list[int]) -> None:
     asked = of_binary("IMAGE", "BYTES", shape, elements(b"one", b"three"), chunk=3)
     assert contents(asked) == [b"one", b"three"]
-    assert asked.images.wanted == Classify(1, output=NetworkOutput.LOGITS)
+    assert asked.wanted == Classify(1, output=NetworkOutput.LOGITS)
     assert [each.name for each in asked.outputs] == ["SCORES", "LOGITS", "ERROR"]
 
 
@@ -102,14 +103,14 @@ def test_samples_and_inputs_are_cut_into_images() -> None:
     samples = np.arange(2 * 3 * 5 * 3, dtype=np.uint8)
     asked = of_binary("PIXELS", "UINT8", [2, 3, 5, 3], samples.tobytes(), chunk=7)
     assert contents(asked) == [samples[:45].tobytes(), samples[45:].tobytes()]
-    assert isinstance(asked.images.wanted, ClassifyTensors)
-    assert (asked.images.wanted.height, asked.images.wanted.width) == (3, 5)
-    assert not asked.images.wanted.operation.preprocessed
+    assert isinstance(asked.wanted, ClassifyTensors)
+    assert (asked.wanted.height, asked.wanted.width) == (3, 5)
+    assert not asked.wanted.operation.preprocessed
     values = np.random.default_rng(0).normal(0, 1, (1, 3, 224, 224)).astype(np.float32)
     asked = of_binary("INPUT", "FP32", [1, 3, 224, 224], values.tobytes())
     assert contents(asked) == [values.tobytes()]
-    assert isinstance(asked.images.wanted, ClassifyTensors)
-    assert asked.images.wanted.operation.preprocessed
+    assert isinstance(asked.wanted, ClassifyTensors)
+    assert asked.wanted.operation.preprocessed
 
 
 def test_tensors_in_json_are_those_behind_it() -> None:
@@ -120,19 +121,19 @@ def test_tensors_in_json_are_those_behind_it() -> None:
     files = [base64.b64encode(b"one").decode(), "data:image/png;base64,dHdv", "no base64!"]
     asked = read(document({"name": "IMAGE", "datatype": "BYTES", "shape": [3], "data": files}))
     assert contents(asked) == [b"one", b"two"]
-    assert isinstance(asked.images.items[2].content, MalformedRequest)
+    assert isinstance(asked.items[2].content, MalformedRequest)
 
 
 def test_a_large_file_is_an_error_of_its_own_also_if_escapes_hide_its_size() -> None:
     """An escaped `/` stands for one digit, so the size is known only after decoding."""
     asked = of_binary("IMAGE", "BYTES", [3], elements(b"a", b"b" * 1001, b"c"))
     assert contents(asked) == [b"a", b"c"]
-    assert isinstance(asked.images.items[1].content, TooLarge)
+    assert isinstance(asked.items[1].content, TooLarge)
     files = [base64.b64encode(b"\xff" * 1002).decode(), base64.b64encode(b"small").decode()]
     body = document({"name": "IMAGE", "datatype": "BYTES", "shape": [2], "data": files})
     asked = read(body.replace(b"/", b"\\/"))
     assert contents(asked) == [b"small"]
-    assert isinstance(asked.images.items[0].content, TooLarge)
+    assert isinstance(asked.items[0].content, TooLarge)
 
 
 IMAGE = {"name": "IMAGE", "datatype": "BYTES", "shape": [1], "data": [""]}
@@ -271,7 +272,7 @@ def test_a_tensor_of_another_size_than_its_shape_is_400() -> None:
 
 def test_only_what_the_outputs_need_is_wanted() -> None:
     def wanted(*outputs: dict[str, Any]) -> Any:
-        return read(document(IMAGE, outputs=list(outputs))).images.wanted
+        return read(document(IMAGE, outputs=list(outputs))).wanted
 
     classes = {"name": "SCORES", "parameters": {"classification": 9}}
     assert wanted(classes) == Classify(2)
@@ -281,13 +282,13 @@ def test_only_what_the_outputs_need_is_wanted() -> None:
     assert wanted(classes, logits) == Classify(1, output=NetworkOutput.LOGITS)
     embedding = InferenceModel(SERVED, embeds=True)
     found = read(document(IMAGE), model=embedding)
-    assert found.images.wanted == Classify(1, output=NetworkOutput.EMBEDDING)
+    assert found.wanted == Classify(1, output=NetworkOutput.EMBEDDING)
     assert [each.name for each in found.outputs] == ["EMBEDDING", "ERROR"]
 
 
 def test_the_timeout_is_in_microseconds() -> None:
     assert read(document(IMAGE, parameters={"timeout": 1_500_000})).timeout == 1.5
-    assert read(document(IMAGE)).timeout is None
+    assert read(document(IMAGE)).timeout == math.inf
     most = (1 << 63) - 1
     assert read(document(IMAGE, parameters={"timeout": most})).timeout == pytest.approx(most / 1e6)
 

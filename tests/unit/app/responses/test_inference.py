@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fastapi import Request, Response
 
-from app.intake.inference import HEADER, WantedOutput
+from app.intake.inference import HEADER, Document, GivenOutput, WantedOutput
 from app.intake.item import Item
 from app.pipeline.outcomes import Answer, Timings
 from app.responses.inference import inference_reply, output_of, raw
@@ -37,7 +37,8 @@ ANSWERS = [answer(0, vector(1, 3, 2)), answer(1, BAD), answer(2, vector(0, 0, 0)
 
 def request_of(*outputs: WantedOutput, takes_errors: bool = True) -> Any:
     """Return a request of the protocol for these outputs."""
-    return SimpleNamespace(outputs=outputs, takes_errors=takes_errors, id="id")
+    named = [GivenOutput("ERROR")] if takes_errors else []
+    return SimpleNamespace(outputs=outputs, document=Document([], named, "id"))
 
 
 async def replied(answers: list[Answer], asked: Any, accepts: str = "") -> Response:
