@@ -155,7 +155,7 @@ def admission_for(settings: Settings, counters: Counters, executor: Executor) ->
     limits, rate = Limits.from_settings(settings), Rate.parse(settings.rate_limit)
     if executor.watch_busy is not None:
         admission = Admission(limits, counters, 1, 1, speed=REPLICA, rate=rate)
-        executor.watch_busy(admission.set_busy_images)
+        executor.watch_busy(admission.line.set_images)
         return admission
     if gpus := wanted_gpus(settings.gpus):
         size = settings.max_batch_size or GPU_BATCH
@@ -235,7 +235,7 @@ async def start_service(
                 "arriving_bytes": (admission.limits.arriving, Total.ARRIVING),
                 "image_memory": (memory.budget.total, Total.MEMORY),
                 "unread_bytes": (files.limit, Total.UNREAD),
-                "fetch_concurrency": (fetcher.concurrency(), Total.FETCHES),
+                "fetch_concurrency": (fetcher.turns.total, Total.FETCHES),
             }
 
         metrics.now = AtScrape(

@@ -47,7 +47,7 @@ async def warm_up(app: FastAPI) -> list[int]:
     keys, service.keys = service.keys, None
     statuses: list[int] = []
     gpu = service.backend.load().on_gpu
-    busy = max(AT_ONCE[gpu][-1], 0 if gpu else service.admission.busy_images)
+    busy = max(AT_ONCE[gpu][-1], 0 if gpu else service.admission.line.least)
 
     transport = httpx.ASGITransport(app, client=("127.0.0.1", 0))
     client = httpx.AsyncClient(transport=transport, base_url="http://localhost")

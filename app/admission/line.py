@@ -121,11 +121,14 @@ class FairLine:
         self._since: float | None = None
         """When the last image ended or all cores got work; None while there are few images."""
 
-    def set_images(self, least: int, alone: int, cores: float) -> None:
-        """Let this many images through, and this many of a client alone; they keep `cores` busy."""
-        self._least = self._most_bulk = least
+    def set_images(self, least: int, alone: int, cores: float = 0.0) -> None:
+        """Let this many images through, and this many of a client alone.
+
+        They keep `cores` busy, by default as many cores as images.
+        """
+        self.least = self._most_bulk = least
         self._alone = max(least, alone)
-        self._cores = cores
+        self._cores = cores or least
 
     # The work that is admitted, and how long a request waits for it.
 
@@ -208,7 +211,7 @@ class FairLine:
         self.queue.wake()
 
     def _is_busy(self) -> bool:
-        return 2 * self._count >= self._least
+        return 2 * self._count >= self.least
 
     def _attempt(self, turn: Turn, _since: int) -> Turn | Lack:
         lane, contended = turn.permit.standing()
@@ -230,7 +233,7 @@ class FairLine:
         self._through -= lane is not Lane.BACKGROUND
 
     def _lack(self, lane: Lane, contended: bool) -> Lack | None:
-        images, work, least = self._images[lane], self._work_in[lane], self._least
+        images, work, least = self._images[lane], self._work_in[lane], self.least
         if lane is Lane.BULK:
             if not contended:
                 least = self._alone

@@ -153,7 +153,7 @@ class Permit:
             return Lane.BACKGROUND, True
         own, total = self._held(ByKey.IMAGES, Total.IMAGES)
         contended = own < total or self._admission.clock() < self._admission.contended_until
-        most = own > 1 and 2 * own > total and (contended or own > self._admission.busy_images)
+        most = own > 1 and 2 * own > total and (contended or own > self._admission.line.least)
         return (Lane.BULK if most else self._most_urgent), contended
 
     def release(self) -> None:
@@ -242,7 +242,6 @@ class Admission:
         self.limits = limits
         self.counters = counters or Counters()
         self.line = FairLine(at_once or limits.images, cores, speed, clock, most_bulk, alone)
-        self.busy_images = min(at_once or 1, limits.images)
         self.rate = rate
         self.clock = clock
         self.draining = False
@@ -252,11 +251,6 @@ class Admission:
         """Take the limits and the rate from other settings; admitted requests stay admitted."""
         self.limits = Limits.from_settings(settings)
         self.rate = Rate.parse(settings.rate_limit)
-
-    def set_busy_images(self, at_once: int, alone: int) -> None:
-        """Let more or fewer images through, because workers came or went."""
-        self.busy_images = min(at_once, self.limits.images)
-        self.line.set_images(at_once, alone, at_once)
 
     def enter(
         self,

@@ -158,7 +158,7 @@ class Fetcher:
         self._limits = limits
         self._storage = storage
         self._observe = observe
-        self._turns = FairSemaphore(limits.concurrency, counters, per_key=limits.per_host)
+        self.turns = FairSemaphore(limits.concurrency, counters, per_key=limits.per_host)
         self._stored_turns = FairSemaphore(limits.concurrency)
         networks = limits.allowed_networks
         self._transport = PinnedTransport(networks, limits.concurrency, resolve, network)
@@ -203,13 +203,9 @@ class Fetcher:
         self._observe("ok", clock() - start)
         return blob
 
-    def concurrency(self) -> int:
-        """Return how many URLs may be fetched at a time."""
-        return self._turns.total
-
     def set_concurrency(self, total: int) -> None:
         """Change the limits from now on; fetches in progress continue."""
-        self._turns.set_total(total, per_host(total))
+        self.turns.set_total(total, per_host(total))
         self._stored_turns.set_total(total)
 
     async def aclose(self) -> None:
@@ -249,7 +245,7 @@ class Fetcher:
         left, tries, hops, url = limits.total_timeout, 0, 0, first
         while True:
             limits.check(url)
-            async with self._turns.hold(asking.get(), host_of(url).rstrip(".")):
+            async with self.turns.hold(asking.get(), host_of(url).rstrip(".")):
                 start = clock()
                 try:
                     async with asyncio.timeout(left):

@@ -28,7 +28,7 @@ from app.jobs.manifest import StoredLine, read
 from app.jobs.results import IMAGES
 from app.jobs.store import RUNNABLE, Chunk, DatabaseFailed, Job, JobStore, surviving
 from app.pipeline.encoded_files import EncodedFile
-from app.pipeline.outcomes import Answer, Processed
+from app.pipeline.outcomes import Answer, Processed, images_of
 from app.pipeline.pipeline import Pipeline
 from app.responses.records import NO_VECTORS, InlineImages, Record, VectorStyle, line, record
 from app.storage.local_files import FULL
@@ -217,7 +217,7 @@ class ImageWorker:
             folder = self.storage.writable(target)
             every = (made, *made.get("versions", ()))
             shown = [each["image"] for each in every if "image" in each]
-            for image, (_, file) in zip(shown, answer.images, strict=True):
+            for image, (_, file) in zip(shown, images_of(answer.outcome), strict=True):
                 image["name"] = f"{IMAGES}/{image['name']}"
                 await self.storage.write(folder.below(image["name"]), _content(file.file))
         except StorageFull:

@@ -53,17 +53,11 @@ class EncodedFile:
         """Return whether the bytes are in memory; they are neither there nor on disk if dropped."""
         return self._data is not None
 
-    @property
-    def data(self) -> bytes:
-        """Return all bytes of a file that is in memory, without a copy."""
-        assert self._data is not None
-        return self._data
-
     def read(self, start: int = 0, n: int | None = None) -> bytes:
         """Return `n` bytes from `start`, or all after it; raises Cancelled if they were dropped.
 
-        A part is a copy, so that its sender does not hold the whole file in memory. From
-        disk it comes out of the page cache as a rule.
+        All bytes are no copy if they are in memory. A part is a copy, so that its sender does not
+        hold the whole file in memory. From disk it comes out of the page cache as a rule.
         """
         if self._files is not None:
             self._files.was_read(self)

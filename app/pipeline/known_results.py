@@ -110,7 +110,7 @@ class KnownResults:
 
     def _again(self, made: AnswerOutcome) -> AnswerOutcome:
         """Return a result with files of another answer, whose bytes are not copied."""
-        return with_files(made, lambda file: self._files.shared(file.data))
+        return with_files(made, lambda file: self._files.shared(file.read()))
 
     def _keep(self, key: Key, made: AnswerOutcome) -> None:
         """Keep a result, and let go of those that were not used for the longest time."""
@@ -144,7 +144,7 @@ def reusable(outcome: AnswerOutcome) -> AnswerOutcome | None:
         return None
     if any(not image.file.in_memory for _, image in images_of(outcome)):
         return None
-    return with_files(outcome, lambda file: EncodedFile(file.data))
+    return with_files(outcome, lambda file: EncodedFile(file.read()))
 
 
 def with_files(outcome: AnswerOutcome, make: Callable[[EncodedFile], EncodedFile]) -> AnswerOutcome:

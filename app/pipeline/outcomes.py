@@ -148,11 +148,6 @@ class Answer:
             return [self.stages, *(each.stages for each in self.outcome.versions)]
         return [self.stages]
 
-    @property
-    def images(self) -> Iterator[tuple[int | None, EncodedImage]]:
-        """Yield the files; see `images_of`."""
-        return images_of(self.outcome)
-
 
 def server_timing(all_stages: Iterable[Timings]) -> str:
     """Return the Server-Timing header: the slowest image in each stage, and the last batch.

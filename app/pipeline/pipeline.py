@@ -106,7 +106,7 @@ class Pipeline:
         """Makes the spans of traces, or None if there are none."""
         self._observed = metrics.on_image
         self._memory = memory
-        self._files = files
+        self.files = files
         self._known = known
         self._max_pixels = max_pixels
         self._threads = CodecThreads(threads)
@@ -205,10 +205,6 @@ class Pipeline:
         if self.spans is not None:
             self.spans.image(_NAMES[type(wanted)], answer, began)
         return answer
-
-    def set_unread_limit(self, limit: int) -> None:
-        """Bound the bytes of answers that their clients have not read, from now on."""
-        self._files.limit = limit
 
     def close(self) -> None:
         """End the codec threads; nothing may be submitted any more."""
@@ -357,7 +353,7 @@ class Pipeline:
             data, quality = await self._codec.encode(
                 held, format_, version.encoding, cost, background=behind
             )
-            return EncodedImage(await self._files.keep(data), format_, width, height, quality)
+            return EncodedImage(await self.files.keep(data), format_, width, height, quality)
 
     async def _run(
         self,

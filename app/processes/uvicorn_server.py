@@ -292,7 +292,7 @@ def reconfigure(service: Service, settings: Settings) -> None:
     """Use other settings from now on; admitted work continues."""
     service.settings = settings
     service.admission.set_limits(settings)
-    service.pipeline.set_unread_limit(settings.max_bytes_in_flight)
+    service.pipeline.files.limit = settings.max_bytes_in_flight
     service.fetcher.set_concurrency(settings.fetch_concurrency)
     service.set_batching(settings)
 

@@ -20,7 +20,14 @@ from app.http.negotiation import EVENTS, IMAGE, JSON, MULTIPART, ZIP
 from app.http.problems import answer as problem_response
 from app.http.request import Departure
 from app.pipeline.encoded_files import EncodedFile
-from app.pipeline.outcomes import Answer, EncodedImage, Processed, Timings, server_timing
+from app.pipeline.outcomes import (
+    Answer,
+    EncodedImage,
+    Processed,
+    Timings,
+    images_of,
+    server_timing,
+)
 from app.responses import records
 from app.responses.records import (
     NO_VECTORS,
@@ -276,7 +283,7 @@ async def members(answers: Answers, rendering: Rendering) -> AsyncIterator[tuple
     async for each in answers:
         name = rendering.names[each.item.index]
         lines[each.item.index] = line(rendering.record(each, name=name))
-        for version, file in each.images:
+        for version, file in images_of(each.outcome):
             yield file_name(name, file, version), file.file
     yield "results.jsonl", EncodedFile(b"".join(lines[n] for n in sorted(lines)))
 
@@ -289,7 +296,7 @@ async def parts(answers: Answers, rendering: Rendering, boundary: str) -> Body:
         if not isinstance(each.outcome, EncodedImage):
             record = line(rendering.record(each, name=stem))
             yield _head(boundary, f"{index}", JSON) + record + b"\r\n"
-        for version, file in each.images:
+        for version, file in images_of(each.outcome):
             id_ = f"{index}" if version is None else f"{index}.{version}"
             named = _disposition(file_name(stem, file, version))
             if file.quality is not None:

@@ -48,7 +48,7 @@ async def test_more_images_pass_the_line_when_replicas_come() -> None:
             turns.append(number)
             await go.wait()
 
-    admission.set_busy_images(3, 0)
+    admission.line.set_images(3, 0)
     tasks = [asyncio.create_task(pass_line(n)) for n in range(4)]
     for _ in range(20):
         await asyncio.sleep(0)

@@ -30,7 +30,7 @@ async def test_every_request_of_the_warm_up_is_answered_and_none_is_counted(
         service: Service = app.state.service
         keys = service.keys = ApiKeys(tmp_path / "keys")
         service.admission.rate = Rate(1, 1)
-        service.admission.set_busy_images(20, 20)
+        service.admission.line.set_images(20, 20)
         assumed = service.admission.line.speed()
         assert set(await warm_up.warm_up(app)) == {200}
         assert service.keys is keys

@@ -22,7 +22,8 @@ BULK = (Lane.BULK, True)
 
 
 def door(images: int = 64, **limits: int) -> Admission:
-    return Admission(Limits(images, 1 << 30, 1 << 29, **limits), clock=FakeClock(100.0))
+    limited = Limits(images, 1 << 30, 1 << 29, **limits)
+    return Admission(limited, at_once=1, clock=FakeClock(100.0))
 
 
 def hold(admission: Admission, client: str, most: int) -> int:
