@@ -7,7 +7,6 @@ figures hold for large images; the tables of a codec and the stripe that is conv
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeVar
 
 from models.codec import avif_grid
 from models.codec.encoder import MAX_SIDE, PLAIN, Encoding
@@ -194,20 +193,27 @@ def check_encode_cost(pixels: int, format: ImageFormat, encoding: Encoding, most
 # Memory of encoding: the pixels, Pillow's picture of 4 bytes per pixel, the buffers of the codec,
 # and the file. Files are counted as large as files of noise, into which a filter turns any photo.
 
-T = TypeVar("T")
-
 Shape = tuple[int, int, int]
 """Height, width and channels of an image."""
 
 _PICTURE = 4
 """Bytes per pixel of the picture in colour that Pillow encodes; the pixels are freed meanwhile."""
 
-_FILES_OF_JPEG = {
-    90: {"420": 1.15, "422": 1.5, "444": 2.3},
-    95: {"420": 1.45, "422": 1.9, "444": 2.9},
-    100: {"420": 2.35, "422": 3.1, "444": 4.72},
+_FILES: Mapping[ImageFormat, Mapping[int, Mapping[str, float]]] = {
+    ImageFormat.JPEG: {
+        90: {"420": 1.15, "422": 1.5, "444": 2.3},
+        95: {"420": 1.45, "422": 1.9, "444": 2.9},
+        100: {"420": 2.35, "422": 3.1, "444": 4.72},
+    },
+    ImageFormat.WEBP: {90: {"420": 1.0}, 98: {"420": 1.22}, 100: {"420": 3.2}},
+    ImageFormat.AVIF: {
+        75: {"420": 0.95, "444": 1.6, "plane": 0.6},
+        100: {"420": 2.1, "444": 4.4, "plane": 1.5},
+    },
 }
-"""Bytes per pixel of a JPEG of noise, by the highest quality and the chroma."""
+"""Bytes per pixel of a file of noise by the highest quality and the chroma; `plane`: those of alpha
+or of grey. Files count twice, because the buffer in which an encoder writes is copied at its end,
+and the allocator keeps the memory of the cells of an AVIF that were copied into the file."""
 
 _COEFFICIENTS = {"420": 3, "422": 4, "444": 6}
 """Bytes per pixel of the coefficients of a progressive JPEG, which are kept until its last scan."""
@@ -219,9 +225,6 @@ _WEBP = 10
 """Bytes per pixel of an opaque WebP beside its file: Pillow's picture, and libwebp's planes and
 tokens."""
 
-_FILES_OF_WEBP = {90: 1.0, 98: 1.22, 100: 3.2}
-"""Bytes per pixel of a WebP of noise, by the highest quality."""
-
 _LOSSLESS_WEBP, _WEBP_WITH_ALPHA = 29, 41.5
 """Bytes per pixel of the WebPs that libwebp takes more for; it compresses alpha without loss."""
 
@@ -231,12 +234,6 @@ _GIF, _FILE_OF_GIF = 15, 1.6
 _CELL_OF_AVIF = 43
 """Bytes per pixel of the cell of an AVIF grid that is encoded: what 4:4:4 takes, and its pixels
 twice. Beside it stand the pixels of the image, and the file."""
-
-_COLOURS_OF_AVIF = {75: {"420": 0.95, "444": 1.6}, 100: {"420": 2.1, "444": 4.4}}
-"""Bytes per pixel of the colours of an AVIF of noise, by the highest quality and the chroma."""
-
-_PLANES_OF_AVIF = {75: 0.6, 100: 1.5}
-"""Bytes per pixel of alpha, or of grey, in such a file."""
 
 
 def encode_memory(shape: Shape, format: ImageFormat, encoding: Encoding, *, frames: int = 1) -> int:
@@ -252,62 +249,36 @@ def encode_memory(shape: Shape, format: ImageFormat, encoding: Encoding, *, fram
     if frames > 1:
         file = _FILE_OF_GIF if format is ImageFormat.GIF else channels + 1
         return encode_memory(shape, format, encoding) + int(frames * pixels * (channels + file))
+    grey, chroma = channels == 1, encoding.subsampling
     match format:
         case ImageFormat.AVIF if pixels > avif_grid.WHOLE:
-            return int(pixels * _of_grid(shape, encoding)) + avif_grid.CELL * _CELL_OF_AVIF
+            halved = chroma == "420" and not avif_grid.needs_full_chroma(height, width)
+            plane = _file(format, encoding, "plane")
+            colours = _file(format, encoding, "420" if halved else "444")
+            file = plane if grey else colours + plane * (channels == 4)
+            return int(pixels * (channels + 2 * file)) + avif_grid.CELL * _CELL_OF_AVIF
         case ImageFormat.AVIF:
-            beside = (22 if encoding.subsampling == "420" else 34) + (2 if channels == 4 else 0)
+            beside = (22 if chroma == "420" else 34) + (2 if channels == 4 else 0)
             return pixels * (channels + beside)
+        case ImageFormat.WEBP if encoding.lossless or channels == 4:
+            return int(pixels * (_LOSSLESS_WEBP if encoding.lossless else _WEBP_WITH_ALPHA))
         case ImageFormat.WEBP:
-            return int(pixels * _of_webp(channels, encoding))
+            return int(pixels * (_WEBP + 2 * _file(format, encoding, "420")))
         case ImageFormat.PNG:
-            picture = 1 if channels == 1 else _PICTURE
+            picture = 1 if grey else _PICTURE
             return pixels * (picture + channels + 1) + _ROWS_OF_PNG * width * channels
         case ImageFormat.GIF:
             return int(pixels * (channels + _GIF + _FILE_OF_GIF))
-        case _:
-            return int(pixels * _of_jpeg(channels, encoding))
-
-
-def _of_grid(shape: Shape, encoding: Encoding) -> float:
-    """Return the bytes per pixel of encoding an AVIF grid, beside its cell.
-
-    The file counts twice: the allocator keeps the memory of the cells that were copied into it.
-    """
-    height, width, channels = shape
-    quality = encoding.quality_for(ImageFormat.AVIF)
-    halved = encoding.subsampling == "420" and not avif_grid.needs_full_chroma(height, width)
-    colours = _up_to(quality, _COLOURS_OF_AVIF)["420" if halved else "444"]
-    plane = _up_to(quality, _PLANES_OF_AVIF)
-    file = {1: plane, 3: colours, 4: colours + plane}[channels]
-    return channels + 2 * file
-
-
-def _of_webp(channels: int, encoding: Encoding) -> float:
-    """Return the bytes per pixel of encoding a WebP."""
-    if encoding.lossless:
-        return _LOSSLESS_WEBP
-    if channels == 4:
-        return _WEBP_WITH_ALPHA
-    # The file is copied once, when it is complete.
-    return _WEBP + 2 * _up_to(encoding.quality_for(ImageFormat.WEBP), _FILES_OF_WEBP)
-
-
-def _of_jpeg(channels: int, encoding: Encoding) -> float:
-    """Return the bytes per pixel of encoding a JPEG, which has no alpha."""
-    files = _up_to(encoding.quality_for(ImageFormat.JPEG), _FILES_OF_JPEG)
-    chroma, grey = encoding.subsampling, channels == 1
-    file = files["420"] if grey else files[chroma]
-    stored = 1 if grey else 3
+    stored, beside = (1, 3) if grey else (3, _PICTURE + _COEFFICIENTS[chroma])
     if not encoding.progressive:
-        return stored + 2 * file + (1 if channels == 4 else 0)
-    picture, coefficients = (1, 2) if grey else (_PICTURE, _COEFFICIENTS[chroma])
-    return stored + picture + coefficients + 2 * file
+        beside = int(channels == 4)  # which is laid on white
+    return int(pixels * (stored + beside + 2 * _file(format, encoding, "420" if grey else chroma)))
 
 
-def _up_to(quality: int, by_quality: Mapping[int, T]) -> T:
-    """Return the value of the lowest quality that is not below this one."""
-    return next(value for most, value in by_quality.items() if quality <= most)
+def _file(format: ImageFormat, encoding: Encoding, part: str) -> float:
+    """Return the bytes per pixel of a part of a file, by the lowest quality not below its own."""
+    quality = encoding.quality_for(format)
+    return next(files[part] for most, files in _FILES[format].items() if quality <= most)
 
 
 def check_encode_memory(

@@ -192,18 +192,20 @@ def encode(
     block = _metadata(image.width, height, encoding, copyright, exif)
     if format is ImageFormat.GIF:
         return write_gif(image.pixels, animation or Animation((0.0,), 1), copyright)
-    if animation is not None:
-        write = write_apng if format is ImageFormat.PNG else write_webp
-
-        def encode_part(pixels: Pixels) -> bytes:
-            return _by_pillow(pixels, format, _options(Image(pixels), format, encoding))
-
-        return write(image.pixels, animation, encode_part, block)
     if format is ImageFormat.JPEG:
         return _with_exif(_jpeg(image, encoding, taken), block)
+
+    def encode_part(pixels: Pixels) -> bytes:
+        return _by_pillow(pixels, format, _options(pixels, format, encoding))
+
+    if animation is not None:
+        write = write_apng if format is ImageFormat.PNG else write_webp
+        return write(image.pixels, animation, encode_part, block)
     if format is ImageFormat.AVIF and image.n_pixels > avif_grid.WHOLE:
-        return _avif_grid(image, encoding, block)
-    options = {**_options(image, format, encoding), **({"exif": block} if block else {})}
+        if avif_grid.needs_full_chroma(image.height, image.width):
+            encoding = replace(encoding, chroma="444")
+        return avif_grid.encode_grid(image.pixels, encode_part, block)
+    options = {**_options(image.pixels, format, encoding), **({"exif": block} if block else {})}
     return _by_pillow(image.pixels, format, options, taken)
 
 
@@ -271,18 +273,10 @@ def _jpeg(image: Image, encoding: Encoding, taken: Callable[[Pixels], None]) -> 
     grey = image.channels == 1
     pixels = np.ascontiguousarray(image.pixels if grey else flatten(image, taken=taken).pixels)
     quality, chroma = encoding.quality_for(ImageFormat.JPEG), encoding.subsampling
-    if encoding.progressive:
-        options = {
-            "quality": quality,
-            "progressive": True,
-            **({} if grey else _subsampling(chroma)),
-        }
-        return _progressive(pixels, options)
-    space, stored = ("GRAY", "Gray") if grey else ("RGB", chroma)
-    return bytes(simplejpeg.encode_jpeg(pixels, quality, space, stored))
-
-
-def _progressive(pixels: Pixels, options: Mapping[str, Any]) -> bytes:
+    if not encoding.progressive:
+        space, stored = ("GRAY", "Gray") if grey else ("RGB", chroma)
+        return bytes(simplejpeg.encode_jpeg(pixels, quality, space, stored))
+    options = {"quality": quality, "progressive": True, **({} if grey else _subsampling(chroma))}
     try:
         return _by_pillow(pixels, ImageFormat.JPEG, options)
     except OSError:
@@ -291,23 +285,7 @@ def _progressive(pixels: Pixels, options: Mapping[str, Any]) -> bytes:
             return _by_pillow(pixels, ImageFormat.JPEG, options)
 
 
-def _avif_grid(image: Image, encoding: Encoding, exif: bytes) -> bytes:
-    """Encode cell by cell, with the options of a whole image.
-
-    The chroma of a grid with an odd side is not subsampled, which AVIF does not allow.
-    """
-    if avif_grid.needs_full_chroma(image.height, image.width):
-        encoding = replace(encoding, chroma="444")
-
-    def encode_cell(pixels: Pixels) -> bytes:
-        cell = Image(pixels)
-        options = _options(cell, ImageFormat.AVIF, encoding)
-        return _by_pillow(cell.pixels, ImageFormat.AVIF, options)
-
-    return avif_grid.encode_grid(image.pixels, encode_cell, exif)
-
-
-def _options(image: Image, format_: ImageFormat, encoding: Encoding) -> Mapping[str, Any]:
+def _options(pixels: Pixels, format_: ImageFormat, encoding: Encoding) -> Mapping[str, Any]:
     """Return Pillow's options for a format that is not JPEG."""
     if format_ is ImageFormat.PNG:
         level = encoding.png_level
@@ -315,7 +293,7 @@ def _options(image: Image, format_: ImageFormat, encoding: Encoding) -> Mapping[
     quality = encoding.quality_for(format_)
     if format_ is ImageFormat.WEBP:
         return _LOSSLESS if encoding.lossless else {"quality": quality, "method": _WEBP_METHOD}
-    coloured = image.channels > 1
+    coloured = pixels.shape[2] > 1
     return {
         **(_subsampling(encoding.subsampling) if coloured else {}),
         "quality": quality,
