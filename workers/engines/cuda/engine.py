@@ -10,8 +10,8 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -46,68 +46,51 @@ from workers.scheduling.engine import BatchResult, EngineLost
 SlotT = TypeVar("SlotT")
 
 
-@dataclass(frozen=True, slots=True)
-class BatchKind:
-    """A kind of batch: the same job `size` times."""
-
-    name: str
-    job: Job
-    size: int
-
-
-class SelfTestFailed(RuntimeError):
-    """A batch of the self-test failed, so this device cannot be used."""
-
-
 def run_self_test(
     slots: Sequence[SlotT],
-    kinds: Sequence[BatchKind],
+    batches: Mapping[str, Sequence[Job]],
     launch: Callable[[SlotT, Sequence[Job]], None],
     collect: Callable[[SlotT], BatchResult],
     clear: Callable[[SlotT], None],
 ) -> None:
-    """Run every kind in every slot; SelfTestFailed when an answer is an error or is missing."""
+    """Run every batch in every slot; RuntimeError when an answer is an error or is missing."""
     for number, slot in enumerate(slots):
-        for kind in kinds:
-            launch(slot, [kind.job] * kind.size)
+        for name, jobs in batches.items():
+            launch(slot, jobs)
             values = collect(slot).values
             clear(slot)
-            where = f"{kind.name}, {kind.size} at a time, in slot {number}"
-            if len(values) != kind.size:
-                raise SelfTestFailed(f"{where}: {len(values)} answers came")
-            for value in values:
-                if isinstance(value, ServiceError):
-                    raise SelfTestFailed(f"{where}: {value.code}: {value.detail}")
+            wrong = [f"{v.code}: {v.detail}" for v in values if isinstance(v, ServiceError)]
+            if wrong or len(values) != len(jobs):
+                problem = wrong[0] if wrong else f"{len(values)} answers came"
+                raise RuntimeError(f"{name}, {len(jobs)} at a time, in slot {number}: {problem}")
 
 
-def kinds_of(
+def batches_of(
     image: Image,
     files: Sequence[Jpeg],
     networks: Iterable[NetworkSpec],
     file_counts: Collection[int],
-) -> list[BatchKind]:
-    """Return every kind of batch: filtered pixels and files, each output of each network, an input
-    that was preprocessed, and each of the files, as many at a time as `file_counts` says.
+) -> dict[str, list[Job]]:
+    """Return a batch of every kind: filtered pixels and files, each output of each network, an
+    input that was preprocessed, and each of the files, as many at a time as `file_counts` says.
 
     Files are classified where there is a network: that downloads less than filtered pixels.
     """
-    filtering = FilterChain((parse_one("invert", {}),))
-    kinds = [BatchKind("filtered pixels", Job(filtering, image), 1)]
-    kinds += [BatchKind("filtered files", Job(filtering, each), 1) for each in files if file_counts]
-    operation: Operation = filtering
+    operation: Operation = FilterChain((parse_one("invert", {}),))
+    found = {"filtered pixels": [Job(operation, image)]}
+    if file_counts:
+        found |= {f"filtered files of {each.subsampling}": [Job(operation, each)] for each in files}
     for spec in networks:
         operation = Classify(network=spec.name)
         for output in NetworkOutput:
-            job = Job(Classify(network=spec.name, output=output), image)
-            kinds.append(BatchKind(f"{output.value} of {spec.name}", job, 1))
+            job = Job(replace(operation, output=output), image)
+            found[f"{output} of {spec.name}"] = [job]
         values = np.zeros((3, spec.preprocessing.crop, spec.preprocessing.crop), np.float32)
-        job = Job(Classify(network=spec.name, preprocessed=True), NetworkInput(values))
-        kinds.append(BatchKind(f"an input of {spec.name}", job, 1))
-    return kinds + [
-        BatchKind(f"files of {file.subsampling.value}", Job(operation, file), n)
-        for file in files
-        for n in file_counts
-    ]
+        job = Job(replace(operation, preprocessed=True), NetworkInput(values))
+        found[f"an input of {spec.name}"] = [job]
+    for n in file_counts:
+        found |= {f"{n} files of {each.subsampling}": [Job(operation, each)] * n for each in files}
+    return found
 
 
 def samples(side: int) -> tuple[Image, list[Jpeg]]:
@@ -269,7 +252,7 @@ class CudaEngine:
         batches of every kind in every slot: no batch pays for any of that afterwards.
 
         The device encodes JPEGs from now on if its files have the bytes of the CPU's. Raises
-        SelfTestFailed when a batch gives an error. Nothing else may use the engine yet.
+        RuntimeError when a batch gives an error. Nothing else may use the engine yet.
         """
         for network in self._networks:
             network.capture(self._streams.compute)
@@ -278,10 +261,11 @@ class CudaEngine:
         if self._nvjpeg is not None:
             for n in shared_sizes(most):
                 self._states.add(n, self._nvjpeg.state(n))
-        kinds = kinds_of(*samples(self._side), [each.spec for each in self._networks], counts)
+        specs = [each.spec for each in self._networks]
+        batches = batches_of(*samples(self._side), specs, counts)
         slots = [slot for slot in (self._free.get() for _ in range(SLOTS)) if slot is not None]
         try:
-            run_self_test(slots, kinds, self.launch, self.collect, GpuSlot.clear)
+            run_self_test(slots, batches, self.launch, self.collect, GpuSlot.clear)
             self._filtering.encodes = self._encodes_alike(slots[0])
         finally:
             for slot in slots:
@@ -356,7 +340,7 @@ class CudaEngine:
                 each.spec.name: Outputs.of(batch, each.n_classes, each.spec.features, device)
                 for each in self._networks
             },
-            marks=Marks.made(),
+            marks=Marks(),
             jpeg_blocks=JpegBlocks(batch, room // BYTES_PER_PIXEL, device, self._readable),
             decoder=None
             if self._nvjpeg is None

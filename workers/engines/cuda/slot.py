@@ -9,6 +9,7 @@ waits in a single place, for `Marks.done`.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -109,25 +110,22 @@ class Tables:
         self._region.memory[:used].copy_(self._host[:used], non_blocking=True)
 
 
+_timed = partial(torch.cuda.Event, enable_timing=True)
+
+
 @dataclass(slots=True, eq=False)
 class Marks:
-    """The events that mark the stages of a batch on the device."""
+    """The events that mark the stages of a batch on the device, and measure their times.
 
-    begun: torch.cuda.Event
-    copied: torch.cuda.Event
-    uploaded: torch.cuda.Event
-    computing: torch.cuda.Event
-    computed: torch.cuda.Event
-    done: torch.cuda.Event
+    The host sleeps while it waits for `done`.
+    """
 
-    @classmethod
-    def made(cls) -> "Marks":
-        """Make events that measure time; `done` lets the host sleep while it waits."""
-        begun, copied, uploaded, computing, computed = (
-            torch.cuda.Event(enable_timing=True) for _ in range(5)
-        )
-        done = torch.cuda.Event(enable_timing=True, blocking=True)
-        return cls(begun, copied, uploaded, computing, computed, done)
+    begun: torch.cuda.Event = field(default_factory=_timed)
+    copied: torch.cuda.Event = field(default_factory=_timed)
+    uploaded: torch.cuda.Event = field(default_factory=_timed)
+    computing: torch.cuda.Event = field(default_factory=_timed)
+    computed: torch.cuda.Event = field(default_factory=_timed)
+    done: torch.cuda.Event = field(default_factory=partial(_timed, blocking=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,20 +30,6 @@ __device__ __forceinline__ int luminance(u32 pixel)
     return (256 * __dp4a(pixel, 0x00072513u, 0u) + __dp4a(pixel, 0x004C9123u, 8192u)) >> 14;
 }
 
-// Separate the words of four pixels into a word for each; its fourth byte may belong to a
-// neighbour.
-template <int C> __device__ __forceinline__ void pixels_of_words(const u32* words, u32* pixel)
-{
-    if constexpr (C == 1) {
-        for (int k = 0; k < 4; ++k) pixel[k] = byte_of(words[0], k);
-    } else if constexpr (C == 3) {
-        pixel[0] = words[0], pixel[1] = __funnelshift_r(words[0], words[1], 24);
-        pixel[2] = __funnelshift_r(words[1], words[2], 16), pixel[3] = words[2] >> 8;
-    } else {
-        for (int k = 0; k < 4; ++k) pixel[k] = words[k];
-    }
-}
-
 // Load four samples of a row from sample `at` on, mirrored at its end. The function is separate for
 // the reason given at `replicated4`.
 static __device__ __noinline__ u32 mirrored4(const u8* row, int width, int channels, int at)
@@ -160,16 +146,10 @@ __device__ __forceinline__ float mixed(float first, float second, float share)
     return __fadd_rn(__fmul_rn(first, __fsub_rn(1.0f, share)), __fmul_rn(second, share));
 }
 
-// Return byte k of a word as a float.
-__device__ __forceinline__ float float_of(u32 word, u32 k)
-{
-    return __uint_as_float(__byte_perm(word, 0x4B000000, 0x7440 + k)) - 8388608.0f;
-}
-
 __device__ __forceinline__ int interpolated(u32 four, float across, float down)
 {
-    float above = mixed(float_of(four, 0), float_of(four, 1), across);
-    float below = mixed(float_of(four, 2), float_of(four, 3), across);
+    float above = mixed(level_of(four, 0), level_of(four, 1), across);
+    float below = mixed(level_of(four, 2), level_of(four, 3), across);
     return __float_as_uint(__fadd_rn(mixed(above, below, down), 8388608.0f)) & 255;
 }
 

@@ -116,8 +116,7 @@ __device__ __forceinline__ void correlate_rows(
 #pragma unroll
         for (int i = 0; i < 3 + SIZE; ++i) {
             int at = 4 - REACH + i;
-            levels[i] = __uint_as_float(__byte_perm(line[at / 4], 0x4B000000, 0x7440 + at % 4)) -
-                8388608.0f;
+            levels[i] = level_of(line[at / 4], at % 4);
         }
 #pragma unroll
         for (int row = 0; row < SIZE; ++row) {

@@ -10,12 +10,8 @@ template <int C> __device__ __forceinline__ u32 lumas4(const u32* words)
     if constexpr (C == 1) {
         return words[0];
     } else {
-        u32 pixel[4] = {words[0], words[1], words[C - 2], words[C - 1]}, sum[4];
-        if constexpr (C == 3) {
-            pixel[1] = __funnelshift_r(words[0], words[1], 24);
-            pixel[2] = __funnelshift_r(words[1], words[2], 16);
-            pixel[3] = words[2] >> 8;
-        }
+        u32 pixel[4], sum[4];
+        pixels_of_words<C>(words, pixel);
         for (int k = 0; k < 4; ++k)
             sum[k] =
                 256 * __dp4a(pixel[k], 0x001D964Cu, 0u) + __dp4a(pixel[k], 0x002F468Bu, 32768u);

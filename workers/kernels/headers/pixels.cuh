@@ -17,6 +17,20 @@ template <int C> __device__ __forceinline__ void interleave(const u32* plane, u3
     }
 }
 
+// Separate the words of four pixels into a word for each; its fourth byte may belong to a
+// neighbour.
+template <int C> __device__ __forceinline__ void pixels_of_words(const u32* words, u32* pixel)
+{
+    if constexpr (C == 1) {
+        for (int k = 0; k < 4; ++k) pixel[k] = byte_of(words[0], k);
+    } else if constexpr (C == 3) {
+        pixel[0] = words[0], pixel[1] = __funnelshift_r(words[0], words[1], 24);
+        pixel[2] = __funnelshift_r(words[1], words[2], 16), pixel[3] = words[2] >> 8;
+    } else {
+        for (int k = 0; k < 4; ++k) pixel[k] = words[k];
+    }
+}
+
 // Load a channel of the pixels x … x+3 of a row, of which some lie beyond an end. The function is
 // separate for the reason given at `replicated4`.
 static __device__ __noinline__ u32 replicated_plane4(const u8* row, int width, int channels, int x)

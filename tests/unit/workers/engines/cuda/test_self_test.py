@@ -1,19 +1,14 @@
 """Which batches a GPU's engine is tested with before it serves, and in which slots."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from models.domain.errors import ServiceError, Undecodable
 from models.domain.job import Job, Labels, Result
 from tests.fakes import fake_job, number_of
-from workers.engines.cuda.engine import (
-    SLOTS,
-    BatchKind,
-    SelfTestFailed,
-    run_self_test,
-)
+from workers.engines.cuda.engine import SLOTS, run_self_test
 from workers.engines.cuda.nvjpeg import shared_sizes
 from workers.scheduling.engine import BatchResult
 
@@ -39,22 +34,21 @@ class Device:
     def clear(self, slot: int) -> None:
         del self.jobs[slot]
 
-    def test(self, kinds: Sequence[BatchKind]) -> None:
-        run_self_test(range(SLOTS), kinds, self.launch, self.collect, self.clear)
+    def test(self, batches: Mapping[str, Sequence[Job]]) -> None:
+        run_self_test(range(SLOTS), batches, self.launch, self.collect, self.clear)
 
 
-def kinds_for(max_batch_size: int) -> list[BatchKind]:
-    files = [
-        BatchKind("files", fake_job(2), n) for n in (*shared_sizes(max_batch_size), max_batch_size)
-    ]
-    return [BatchKind("filtered", fake_job(0), 1), BatchKind("classified", fake_job(1), 1), *files]
+def batches_for(max_batch_size: int) -> dict[str, list[Job]]:
+    sizes = (*shared_sizes(max_batch_size), max_batch_size)
+    files = {f"{n} files": [fake_job(2)] * n for n in sizes}
+    return {"filtered": [fake_job(0)], "classified": [fake_job(1)], **files}
 
 
 @pytest.mark.parametrize("max_batch_size", [1, 25, 64])
 def test_every_kind_meets_every_slot_whatever_the_number_of_kinds(max_batch_size: int) -> None:
-    device, kinds = Device(), kinds_for(max_batch_size)
-    device.test(kinds)
-    wanted = {(s, number_of(k.job), k.size) for s in range(SLOTS) for k in kinds}
+    device, batches = Device(), batches_for(max_batch_size)
+    device.test(batches)
+    wanted = {(s, number_of(b[0]), len(b)) for s in range(SLOTS) for b in batches.values()}
     assert set(device.met) == wanted
     assert set(device.met.values()) == {1}
 
@@ -62,5 +56,5 @@ def test_every_kind_meets_every_slot_whatever_the_number_of_kinds(max_batch_size
 def test_an_error_that_comes_back_as_a_value_fails_the_test() -> None:
     device = Device()
     device.answer = Undecodable("the file is corrupt")
-    with pytest.raises(SelfTestFailed, match="files, 3 at a time, in slot 0: undecodable"):
-        device.test([BatchKind("files", fake_job(), 3)])
+    with pytest.raises(RuntimeError, match="files, 3 at a time, in slot 0: undecodable"):
+        device.test({"files": [fake_job()] * 3})
