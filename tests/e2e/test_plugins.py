@@ -1,7 +1,9 @@
 """Packages of filters: the example of docs/add-a-filter.md, installed, and packages with faults."""
 
+import importlib
 import io
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,10 +12,12 @@ import pytest
 from PIL import Image
 
 from models.exit_codes import ExitCode
+from models.plugins import PluginRefused, plugins
 from tests.documentation import ROOT, blocks
 from tests.pictures import drawing, encoded
 from tests.ray_cluster import ENVIRONMENT
 from tests.server import COLD, FILTERS, get, post, ran, serving
+from workers.kernels import items, loader
 
 EXAMPLE = ROOT / "tests/plugin_example"
 PIP = (sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--no-build-isolation")
@@ -23,9 +27,18 @@ KERNEL = 'extern "C" __global__ void luma_sum(const Item* items, const u32* star
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the example as it is installed; `test_wheel.py` lets pip install it."""
     folder = tmp_path_factory.mktemp("site")
-    ran(*PIP, "--target", folder, EXAMPLE)
+    shutil.copytree(EXAMPLE / "darkroom_exposure", folder / "darkroom_exposure")
+    add_metadata(folder, "exposure", "1.0", "darkroom_exposure:Exposure")
     return folder
+
+
+def add_metadata(folder: Path, name: str, version: str, entry: str) -> None:
+    about = folder / f"darkroom_{name}-{version}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Name: darkroom-{name}\nVersion: {version}\n")
+    (about / "entry_points.txt").write_text(f"[darkroom.filters]\n{name} = {entry}\n")
 
 
 def test_the_page_shows_the_files_of_the_example() -> None:
@@ -72,31 +85,55 @@ FAULTS = [
     (f"{NIGHT}Night.name = 'exposure'", "", "darkroom-exposure 1.0 has a filter exposure too"),
 ]
 COMMAND = (sys.executable, "-m", "app.cli", "filters")
-RAY: tuple[str | Path, ...] = (
-    Path(sys.executable).with_name("serve"),
-    "run",
-    "darkroom.cluster:build",
-)
+RAY = (Path(sys.executable).with_name("serve"), "run", "darkroom.cluster:build")
+
+
+def faulty(folder: Path, text: str, cuda: str = "") -> None:
+    """Install a package with these texts, of Python and of CUDA, in a folder."""
+    (folder / "night.cu").write_text(cuda)
+    (folder / "night.py").write_text(
+        f"import numpy as np\nfrom darkroom.filters import *\n{text}\n"
+    )
+    add_metadata(folder, "night", "2.0", "night:Night")
+
+
+def assert_told(found: str, begin: str, fault: str) -> None:
+    whole = rf"{begin}darkroom-night 2\.0: .*; correct the package, or uninstall it\n?"
+    assert re.fullmatch(whole, found)
+    assert fault in found
+
+
+@pytest.mark.parametrize(("text", "cuda", "fault"), FAULTS)
+def test_a_fault_of_a_package_is_refused(
+    text: str, cuda: str, fault: str, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faulty(tmp_path, text, cuda)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), str(site), *sys.path])
+    monkeypatch.delitem(sys.modules, "workers.filters.registry")
+    caches = plugins, loader.modules, loader._files, items.grid_of, items._launches
+    try:
+        for each in caches:
+            each.cache_clear()
+        with pytest.raises(PluginRefused) as refused:
+            importlib.import_module("workers.filters.registry")
+    finally:
+        sys.modules.pop("night", None)
+        for each in caches:
+            each.cache_clear()
+    assert_told(str(refused.value), "", fault)
 
 
 @pytest.mark.parametrize(
-    ("command", "text", "cuda", "fault"),
-    [*((COMMAND, *each) for each in FAULTS), (RAY, *FAULTS[0])],
+    ("command", "begin", "code"),
+    [
+        (COMMAND, "darkroom: ", ExitCode.WRONG_USAGE),
+        pytest.param(RAY, "Error: ", 1, marks=pytest.mark.slow),
+    ],
 )
 def test_a_fault_of_a_package_ends_the_start(
-    command: tuple[str | Path, ...], text: str, cuda: str, fault: str, site: Path, tmp_path: Path
+    command: tuple[str, ...], begin: str, code: int, site: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "night.cu").write_text(cuda)
-    (tmp_path / "night.py").write_text(
-        f"import numpy as np\nfrom darkroom.filters import *\n{text}\n"
-    )
-    about = tmp_path / "darkroom_night-2.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Name: darkroom-night\nVersion: 2.0\n")
-    (about / "entry_points.txt").write_text("[darkroom.filters]\nnight = night:Night\n")
-    begin, code = ("Error", 1) if command is RAY else ("darkroom", ExitCode.WRONG_USAGE)
+    text, _, fault = FAULTS[0]
+    faulty(tmp_path, text)
     path = {**ENVIRONMENT, "PYTHONPATH": f"{tmp_path}:{site}:{ROOT}"}
-    done = ran(*command, environment=path, code=code)
-    whole = rf"{begin}: darkroom-night 2\.0: .*; correct the package, or uninstall it\n"
-    assert re.fullmatch(whole, done.stderr)
-    assert fault in done.stderr
+    assert_told(ran(*command, environment=path, code=code).stderr, begin, fault)
