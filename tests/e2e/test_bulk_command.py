@@ -10,6 +10,7 @@ from pathlib import Path
 
 from models.exit_codes import ExitCode
 from tests.chaos.harness.processes import tree
+from tests.e2e.conftest import Running
 from tests.pictures import drawing, encoded, jpeg
 from tests.server import PATIENCE, gone, ran, until
 
@@ -114,7 +115,9 @@ def test_settings_that_can_never_work_are_wrong_usage_and_leave_nothing(tmp_path
     assert {each.name for each in tmp_path.iterdir()} == {"a.jpg", "labels.json"}
 
 
-def test_duplicates_finds_a_smaller_copy_beside_a_broken_file(tmp_path: Path) -> None:
+def test_duplicates_finds_a_smaller_copy_beside_a_broken_file(
+    tmp_path: Path, server: Running
+) -> None:
     photo = drawing(400, 300, 1)
     files = {
         "a.jpg": encoded(photo, quality=95),
@@ -124,7 +127,8 @@ def test_duplicates_finds_a_smaller_copy_beside_a_broken_file(tmp_path: Path) ->
     }
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
-    words = [sys.executable, "-m", "app.cli", "duplicates", str(tmp_path), *CPU]
+    words = [sys.executable, "-m", "app.cli", "duplicates", str(tmp_path)]
+    words += ["--server", f"http://127.0.0.1:{server.port}"]
     done = ran(*words, code=ExitCode.FAILED)
     sources = [each["source"] for each in json.loads(done.stdout)["images"]]
     assert sources == [str(tmp_path / name) for name in ("a.jpg", "c.webp")]
