@@ -45,8 +45,17 @@ def metric(server: Served, line: str) -> float:
 
 
 @pytest.fixture(scope="module")
-def tree() -> Iterator[Served]:
-    with serving(*TREE, program=COLD, environment=FILTERS) as server:
+def own_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of temporary files of `tree` alone."""
+    return tmp_path_factory.mktemp("temporary")
+
+
+@pytest.fixture(scope="module")
+def tree(own_folder: Path) -> Iterator[Served]:
+    """Start the server of the first tests of this file; the last of them ends it."""
+    mine = FILTERS | {"TMPDIR": str(own_folder)}
+    flags = (*TREE, "--body-timeout", "9999", "--drain-timeout", "9999")
+    with serving(*flags, program=COLD, environment=mine) as server:
         yield server
 
 
@@ -81,28 +90,26 @@ def all_but_the_last_byte(server: Served, body: bytes) -> socket.socket:
     return connection
 
 
-def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    # Other tests keep files of their servers in the common folder.
-    mine = FILTERS | {"TMPDIR": str(tmp_path)}
-    flags = (*TREE, "--body-timeout", "9999", "--drain-timeout", "9999")
+def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(
+    tree: Served, own_folder: Path
+) -> None:
     bodies = [jpeg(n) for n in range(8)]
+    assert list(own_folder.glob("darkroom-metrics-*"))
+    pids = children(tree.process.pid).values()
     with ExitStack() as stack:
-        server = stack.enter_context(serving(*flags, environment=mine, program=COLD))
-        assert list(tmp_path.glob("darkroom-metrics-*"))
-        pids = children(server.process.pid).values()
-        accepted = [stack.enter_context(all_but_the_last_byte(server, body)) for body in bodies]
+        accepted = [stack.enter_context(all_but_the_last_byte(tree, body)) for body in bodies]
         arriving = 'darkroom_in_use{limit="arriving_bytes"}'
-        until(lambda: metric(server, arriving) == sum(len(body) - 1 for body in bodies))
-        server.process.send_signal(signal.SIGTERM)
-        until(lambda: get(url(server, "/readyz")).status_code == 503)
-        server.process.send_signal(signal.SIGTERM)  # a second one ends the grace time
-        until(lambda: not listens(server.port))
+        until(lambda: metric(tree, arriving) == sum(len(body) - 1 for body in bodies))
+        tree.process.send_signal(signal.SIGTERM)
+        until(lambda: get(url(tree, "/readyz")).status_code == 503)
+        tree.process.send_signal(signal.SIGTERM)  # a second one ends the grace time
+        until(lambda: not listens(tree.port))
         for connection, body in zip(accepted, bodies, strict=True):
             connection.sendall(body[-1:])
         assert {connection.recv(12) for connection in accepted} == {b"HTTP/1.1 200"}
-        assert server.process.wait(PATIENCE) == 0
-        assert all(gone(pid) for pid in pids)
-    assert list(tmp_path.glob("darkroom*")) == []
+    assert tree.process.wait(PATIENCE) == 0
+    assert all(gone(pid) for pid in pids)
+    assert list(own_folder.glob("darkroom*")) == []
 
 
 @pytest.mark.slow
