@@ -2,7 +2,8 @@
 
 These requests take most of the CPU time of a start. `tests.server.COLD` runs this module, and the
 server that it starts runs it again for each front end and each worker. With
-`tests.server.FILTERS` in its environment it has no networks, and loads no PyTorch for them.
+`tests.server.FILTERS` in its environment it has no networks, and loads no PyTorch for them; with
+`TESTS_LEASE` the chunks of a job whose process was killed are free after fewer seconds.
 """
 
 import os
@@ -17,6 +18,8 @@ from workers.supervision import startup
 if "TESTS_FILTERS_ONLY" in os.environ:
     start = startup.start_worker
     startup.start_worker = lambda *given, **more: start(*given, **more | {"weights": False})
+if "TESTS_LEASE" in os.environ:
+    patch("app.jobs.store.LEASE", float(os.environ["TESTS_LEASE"])).start()
 patch.object(CpuEngine, "warm_up", Mock()).start()
 name = sys.argv[1]
 if name != "worker":  # which imports nothing of HTTP

@@ -246,7 +246,7 @@ def test_without_a_folder_the_answer_names_the_setting(server: Any) -> None:
 def test_a_job_survives_kills_with_every_item_once(
     tmp_path: Path, front_ends: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cold = partial(serving, program=COLD, environment=FILTERS)
+    cold = partial(serving, program=COLD, environment=FILTERS | {"TESTS_LEASE": "2"})
     monkeypatch.setattr(jobs_killed, "serving", cold)
     given = jobs_killed.arguments().parse_args(
         f"--images 150 --kills 1 --front-ends {front_ends} --operation filter".split()
