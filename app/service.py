@@ -21,7 +21,7 @@ from app.telemetry.canary import Canary
 from app.telemetry.inference_statistics import ModelStatistics
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend
-from models.domain.errors import FieldError, InvalidParameter
+from models.domain.errors import InvalidParameter
 from models.networks.served import ServedNetwork
 from models.settings import Settings
 
@@ -51,8 +51,9 @@ class Computing:
         if name is None:
             return ServedNetwork("")
         allowed = ", ".join(each.name for each in self.networks) or "none"
-        text = f"there is no model {name[:LONGEST_NAME]!r} here; allowed: {allowed}"
-        raise InvalidParameter(f"model: {text}", [FieldError("model", text, name[:LONGEST_NAME])])
+        name = name[:LONGEST_NAME]
+        text = f"there is no model {name!r} here; allowed: {allowed}"
+        raise InvalidParameter.of("model", text, name)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 
 import httpx
 
-from models.domain.errors import AddressRefused, FieldError, InvalidParameter
+from models.domain.errors import AddressRefused, InvalidParameter
 from models.settings import Network
 
 MAX_URL = 8192
@@ -156,4 +156,4 @@ def host_of(url: httpx.URL) -> str:
 
 
 def _invalid(wrong: str, given: str) -> InvalidParameter:
-    return InvalidParameter(f"url: {wrong}", [FieldError("url", wrong, given[:200])])
+    return InvalidParameter.of("url", wrong, given[:200])

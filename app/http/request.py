@@ -11,7 +11,7 @@ from starlette.types import Scope
 
 from models.domain.alarms import Timeout, interrupted
 from models.domain.deadline import Deadline
-from models.domain.errors import Cancelled, FieldError, InvalidParameter
+from models.domain.errors import Cancelled, InvalidParameter
 from models.domain.job import Lane
 from models.settings import Settings
 
@@ -63,9 +63,8 @@ def seconds_of(scope: Scope, settings: Settings) -> float:
     if given is None:
         return settings.default_deadline
     if not (given.isascii() and given.isdigit() and len(given) <= DIGITS and int(given) > 0):
-        message = "a positive whole number of milliseconds"
-        wrong = FieldError(HEADER, message, given)
-        raise InvalidParameter(f"{HEADER} is not a positive whole number", [wrong])
+        text = "a positive whole number of milliseconds is needed"
+        raise InvalidParameter.of(HEADER, text, given)
     return min(int(given) / 1000, settings.max_deadline)
 
 

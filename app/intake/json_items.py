@@ -23,7 +23,6 @@ from app.intake.item import Found, Options, Url, check_count, shown_url
 from app.intake.spool import Blob, keep
 from models.api.schemas import JsonImage, JsonImages
 from models.domain.errors import (
-    FieldError,
     InvalidParameter,
     MalformedRequest,
     Overloaded,
@@ -178,8 +177,7 @@ def _content(path: str, image: JsonImage, settings: Settings) -> Blob | Url | Se
     Raises InvalidParameter for an image without content or with two.
     """
     if (image.url is None) == (image.data is None):
-        wrong = FieldError(path, "exactly one of `url` and `data` is needed")
-        raise InvalidParameter(f"{path}: {wrong.message}".removeprefix(": "), [wrong])
+        raise InvalidParameter.of(path, "exactly one of `url` and `data` is needed")
     if image.url is not None:
         return Url(image.url)
     try:

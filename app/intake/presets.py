@@ -45,7 +45,7 @@ class Presets:
             known = ", ".join(self.by_name) or "none on this server"
             near = hint(name, self.by_name) if isinstance(name, str) else ""
             text = f"no preset {reprlib.repr(name)}; {near}there are: {known}"
-            raise InvalidParameter(f"preset: {text}", [FieldError("preset", text, name)])
+            raise InvalidParameter.of("preset", text, name)
         preset = self.by_name[name]
         left = [each for each in EncodingOptions.model_fields if each not in preset]
         text = f"beside the preset {name} only these options may stand: {', '.join(left)}"

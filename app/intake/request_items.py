@@ -39,7 +39,6 @@ from app.intake.json_items import json_items
 from app.intake.spool import Blob, ImageSpool, keep
 from models.domain.errors import (
     BadArchive,
-    FieldError,
     InvalidParameter,
     MalformedRequest,
     ServiceError,
@@ -119,8 +118,7 @@ def options_of(request: Request, options: Options) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for name, value in options:
         if name in known:
-            wrong = FieldError(name, "given more than once", value)
-            raise InvalidParameter(f"{name[:60]}: {wrong.message}", [wrong])
+            raise InvalidParameter.of(name[:60], "given more than once", value)
         known[name] = value
     return known
 
@@ -326,15 +324,9 @@ def _text(name: str, head: MultipartSegment, content: Blob | ServiceError) -> st
             raise _unknown_file(name) from None
         if isinstance(error, TooLarge):
             raise
-        raise MalformedRequest(f"the field {_short(name)} is not UTF-8") from None
+        raise MalformedRequest(f"the field {name[:60]!r} is not UTF-8") from None
 
 
 def _unknown_file(name: str) -> InvalidParameter:
-    wrong = FieldError(
-        name, "images are sent as `files` or `file`; a file of another field is the option's text"
-    )
-    return InvalidParameter(f"unknown file field {_short(name)}: {wrong.message}", [wrong])
-
-
-def _short(text: str) -> str:
-    return repr(text[:60])
+    text = "an unknown file field: images are sent as `files` or `file`; "
+    return InvalidParameter.of(name[:60], f"{text}a file of another field is the option's text")

@@ -271,10 +271,8 @@ def chain_of(options: FilterOptions) -> FilterChain:
     """Return the chain that `ops`, or `name` with parameters, asks for; raises InvalidParameter."""
     parameters = options.model_extra or {}
     if (options.ops is None) == (options.name is None):
-        wrong = FieldError(
-            "ops", "exactly one of `ops`, `name` and `preset` is needed; GET /filters lists them"
-        )
-        raise InvalidParameter(wrong.message, [wrong])
+        text = "exactly one of `ops`, `name` and `preset` is needed; GET /filters lists them"
+        raise InvalidParameter.of("ops", text)
     if options.name is not None:
         return pictured((parse_one(options.name, parameters),), options.overlay)
     if parameters:
@@ -294,14 +292,14 @@ def pictured(filters: tuple[Filter, ...], picture: bytes | None) -> FilterChain:
     lacking = [f for f in filters if isinstance(f, Overlay) and "picture" not in f.model_fields_set]
     if bool(lacking) == (picture is None):
         text = "the filter overlay needs a picture: a form has it as `overlay`, a preset as `file`"
-        raise InvalidParameter(f"overlay: {text}", [FieldError("overlay", text)])
+        raise InvalidParameter.of("overlay", text)
     more = {"picture": picture}
     chain = FilterChain(tuple(f.model_copy(update=more) if f in lacking else f for f in filters))
     pixels = sum(f.n_pixels for f in chain.filters if isinstance(f, Overlay))
     if pixels > MOST_PICTURE:
         text = f"the pictures of a chain have {pixels:,} pixels; at most {MOST_PICTURE:,} are "
         text += "allowed together; use a smaller picture or fewer overlays"
-        raise InvalidParameter(f"overlay: {text}", [FieldError("overlay", text)])
+        raise InvalidParameter.of("overlay", text)
     return chain
 
 
@@ -321,7 +319,7 @@ def versions_of(
     given, unnamed = _decoded("versions", options.versions), output_format(accept)
     if not isinstance(given, list) or len(given) > MAX_VERSIONS:
         message = f'a list of at most {MAX_VERSIONS} is needed: [{{"ops": [{{"name": …}}]}}, …]'
-        raise InvalidParameter(f"versions: {message}", [FieldError("versions", message)])
+        raise InvalidParameter.of("versions", message)
     versions: list[Version] = []
     errors: list[FieldError] = []
     for number, each in enumerate(given):
@@ -368,7 +366,7 @@ def version_of(
             f"{chain.filters[chain.measuring].name} cannot measure the frames of an animation; "
             "leave out frames=all, or give the numbers: crop, or resize with gravity=center"
         )
-        raise InvalidParameter(f"frames: {text}", [FieldError("frames", text, "all")])
+        raise InvalidParameter.of("frames", text, "all")
     if name is not None:
         unnamed = OutputFormat(named_format(name))
         encoding.check(named_format(name))
@@ -380,17 +378,15 @@ def _version(
 ) -> Version:
     """Return one version; raises InvalidParameter, whose paths start at the version."""
     if not isinstance(given, Mapping):
-        message = 'an object is needed: {"ops": [{"name": …}]}'
-        raise InvalidParameter(message, [FieldError("", message, given)])
+        raise InvalidParameter.of("", 'an object is needed: {"ops": [{"name": …}]}', given)
     id_ = given.get("id")
     if id_ is not None and not (isinstance(id_, str) and len(id_) <= MAX_ID):
-        message = f"a text of at most {MAX_ID} characters is needed"
-        raise InvalidParameter(message, [FieldError("id", message, id_)])
+        raise InvalidParameter.of("id", f"a text of at most {MAX_ID} characters is needed", id_)
     asked = {name: value for name, value in given.items() if name != "id"}
     options = read(FilterOptions, expanded(asked))
     if (options.frames or shared.frames) == "all":
         message = "POST /process filters the first frame; send the animation to POST /filter"
-        raise InvalidParameter(message, [FieldError("frames", message, "all")])
+        raise InvalidParameter.of("frames", message, "all")
     return version_of(chain_of(options), options, unnamed, shared, id_)
 
 
@@ -401,5 +397,5 @@ def _decoded(name: str, given: object) -> object:
     try:
         return parsed_json(given)
     except ValueError as error:
-        wrong = FieldError(name, str(error), given)
-        raise InvalidParameter(f"{name}: the text is not valid JSON: {error}", [wrong]) from None
+        text = f"the text is not valid JSON: {error}"
+        raise InvalidParameter.of(name, text, given) from None

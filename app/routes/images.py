@@ -72,7 +72,6 @@ from models.api.schemas import (
 from models.codec import ENCODABLE
 from models.codec.encoder import codec_versions
 from models.domain.errors import (
-    FieldError,
     InvalidParameter,
     NotAcceptable,
     WeightsMissing,
@@ -190,8 +189,7 @@ def process_wanted(given: Mapping[str, Any], accept: Accept, service: Service) -
     labels = classification(options, service.computing()) if options.labels else None
     wanted = Parts(labels, versions_of(options, accept, service.presets.expanded))
     if not wanted.n_parts:
-        wrong = FieldError("versions", "without labels at least one version is needed")
-        raise InvalidParameter(wrong.message, [wrong])
+        raise InvalidParameter.of("versions", "without labels at least one version is needed")
     if isinstance(labels, WeightsMissing) and not wanted.versions:
         raise labels
     return wanted

@@ -31,7 +31,6 @@ from models.api.jobs import (
 from models.api.schemas import JsonImage
 from models.domain.errors import (
     Draining,
-    FieldError,
     InvalidParameter,
     JobsDisabled,
 )
@@ -69,7 +68,7 @@ def _wanted(operation: str, given: Mapping[str, Any], service: Service) -> Wante
         return OPERATIONS[operation](given, EVERYTHING, service)
     more = f"not {operation[:60]!r}" if operation else "for example ?operation=classify"
     text = f"one of {', '.join(OPERATIONS)} is needed, {more}"
-    raise InvalidParameter(f"operation: {text}", [FieldError("operation", text, operation[:60])])
+    raise InvalidParameter.of("operation", text, operation[:60])
 
 
 PARQUET = "application/vnd.apache.parquet"
@@ -279,7 +278,7 @@ async def job_results(
     form = output or _FORMS.get(parse(request.headers.get("accept")).best(_OFFERS) or "", "jsonl")
     if form == "parquet" and find_spec("pyarrow") is None:
         text = "this server writes no Parquet; its operator installs the extra `parquet`"
-        raise InvalidParameter(f"output: {text}", [FieldError("output", text, form)])
+        raise InvalidParameter.of("output", text, form)
     found = await jobs.results(job, offset, limit, follow=follow, whole=form != "jsonl")
     content: Body
     left = departure_of(request.scope)

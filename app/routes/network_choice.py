@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from models.api.schemas import ClassifyOptions
-from models.domain.errors import FieldError, InvalidParameter, WeightsMissing
+from models.domain.errors import InvalidParameter, WeightsMissing
 from models.networks.served import ServedNetwork
 from workers.operations import Classify, FunctionToApply, NetworkOutput
 
@@ -29,7 +29,7 @@ def classification(options: ClassifyOptions, computing: "Computing") -> Classify
     wanted = asked(options, served.name)
     if served.model is not None and not served.n_classes and options.output != "embedding":
         text = f"{served.name} has no classes; ask for output=embedding"
-        raise InvalidParameter(f"output: {text}", [FieldError("output", text, options.output)])
+        raise InvalidParameter.of("output", text, options.output)
     return missing(served) if served.model is None else wanted
 
 
@@ -50,7 +50,7 @@ def asked(options: ClassifyOptions, network: str) -> Classify:
         if given != _DEFAULTS[name]:
             fitting = "output=logits or output=embedding" if labels else "output=labels"
             text = f"has a meaning with {fitting} only; leave it out, or change output"
-            raise InvalidParameter(f"{name}: {text}", [FieldError(name, text, given)])
+            raise InvalidParameter.of(name, text, given)
     return _classify(options.top_k, options.function_to_apply, network, options.output)
 
 

@@ -158,6 +158,11 @@ class InvalidParameter(Unprocessable):
 
     code, title = "invalid_parameter", "Invalid parameter"
 
+    @classmethod
+    def of(cls, path: str, message: str, given: object = None) -> "InvalidParameter":
+        """Return the error of one field; its text begins with the path, unless that is empty."""
+        return cls(f"{path}: {message}".removeprefix(": "), [FieldError(path, message, given)])
+
 
 class AddressRefused(Unprocessable):
     """The URL points to an address this server does not fetch from."""

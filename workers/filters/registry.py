@@ -130,7 +130,7 @@ def parse_chain(ops: object) -> tuple[Filter, ...]:
     """
     if not isinstance(ops, list | tuple) or not 1 <= len(ops) <= MAX_CHAIN:
         message = f'a list of 1 to {MAX_CHAIN} filters is needed: [{{"name": "invert"}}, …]'
-        raise InvalidParameter(f"ops: {message}", [FieldError("ops", message, ops)])
+        raise InvalidParameter.of("ops", message, ops)
     chain: list[Filter] = []
     errors: list[FieldError] = []
     for index, op in enumerate(ops):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.domain.deadline import Deadline
-from models.domain.errors import FieldError, InvalidParameter
+from models.domain.errors import InvalidParameter
 from models.domain.job import Match
 from workers.filters.arithmetic.colour import luma
 from workers.filters.interruption import ending_at, stop_if_late
@@ -51,7 +51,7 @@ def matches(
     elif height > rows or width > columns:
         wrong = f"it has {width} × {height} pixels and the image {columns} × {rows}; send a part"
     if wrong:
-        raise InvalidParameter(f"template: {wrong}", [FieldError("template", wrong)])
+        raise InvalidParameter.of("template", wrong)
     down, across = (height - 1) // 2, (width - 1) // 2
     found: list[Match] = []
     with ending_at(deadline):
