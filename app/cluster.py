@@ -14,7 +14,6 @@ from fastapi import FastAPI
 from app import main
 from app.admission.counters import Counters
 from app.main import Executor
-from app.service import Computing
 from app.telemetry import logs
 from app.telemetry.canary import Canary, canary_image, canary_operations
 from app.telemetry.metrics import Metrics
@@ -116,13 +115,12 @@ class FrontEnd:
         found: Offer = await self._workers.describe.remote()
         timeout, identity = settings.drain_timeout, found.identity
         self._backend = backend = RayBackend(self._workers, timeout, identity=identity)
-        computing = Computing(found.networks, found.degraded)
 
         def watch(set_busy: Callable[[int, int], None]) -> None:
             backend.on_change = lambda: set_busy(*busy_images(backend, found))
             backend.on_change()
 
-        return Executor(backend, lambda: computing, watch_busy=watch)
+        return Executor(backend, lambda: found, watch_busy=watch)
 
 
 def busy_images(backend: RayBackend, found: Offer) -> tuple[int, int]:

@@ -33,7 +33,6 @@ from models.settings import Settings
 from models.version import VERSION
 from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
-from workers.ipc.frames import Welcome
 from workers.operations import kind_of
 from workers.scheduling.batch import Batch
 from workers.supervision.gpu_discovery import uuid_of, wanted_gpus
@@ -99,14 +98,13 @@ async def local_executor(
         start_worker, settings, observe, weights=weights, gpu=gpu, full_batches=full_batches
     )
     device = started.worker.load().device
-    computing = Computing(started.networks, started.degraded)
     backend = LocalBackend(started.worker, settings.drain_timeout)
 
     def set_batching(settings: Settings) -> None:
         size, pixels = settings.max_batch_size, settings.max_batch_pixels
         started.worker.set_batching(size, pixels, settings.max_queue_delay)
 
-    return Executor(backend, lambda: computing, True, set_batching=set_batching)
+    return Executor(backend, lambda: started, True, set_batching=set_batching)
 
 
 async def remote_executor(
@@ -130,19 +128,11 @@ async def remote_executor(
         lambda b: metrics.on_batch(b.operation, b.network, b.size, b.reason, b.device, b.seconds),
     )
     try:
-        welcome = await backend.welcome(patience)
+        await backend.welcome(patience)
     except BaseException:  # the links and the arena must not outlive a start that is cancelled
         await backend.aclose()
         raise
-    known = welcome, _computing(welcome)
-
-    def computing() -> Computing:
-        nonlocal known
-        if known[0] is not backend.current:
-            known = backend.current, _computing(backend.current)
-        return known[1]
-
-    return Executor(backend, computing, loads=backend.loads)
+    return Executor(backend, lambda: backend.current, loads=backend.loads)
 
 
 def admission_for(settings: Settings, counters: Counters, executor: Executor) -> Admission:
@@ -176,10 +166,6 @@ def job_images(settings: Settings, front_ends: int) -> int:
         return 2 * (settings.max_batch_size or GPU_BATCH)
     busy = 2 * cores(settings) * (settings.max_batch_size or CPU_BATCH)
     return max(4, busy // front_ends)
-
-
-def _computing(welcome: Welcome) -> Computing:
-    return Computing(welcome.networks, welcome.degraded)
 
 
 async def start_service(

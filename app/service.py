@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from threading import Event
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from fastapi import Depends, Request
 from starlette.types import Scope
@@ -14,14 +14,12 @@ from app.admission import Admission
 from app.admission.clients import ApiKeys
 from app.decoders.pool import DecoderPool
 from app.fetch.fetcher import Fetcher
-from app.http.problems import LONGEST_NAME
 from app.intake.presets import Presets
 from app.pipeline.pipeline import Pipeline
 from app.telemetry.canary import Canary
 from app.telemetry.inference_statistics import ModelStatistics
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend
-from models.domain.errors import InvalidParameter
 from models.networks.served import ServedNetwork
 from models.settings import Settings
 
@@ -29,31 +27,16 @@ if TYPE_CHECKING:  # it imports SQLAlchemy, which only servers with jobs need
     from app.jobs.jobs import Jobs
 
 
-@dataclass(frozen=True, slots=True)
-class Computing:
-    """The networks and the device that answer now: a worker that came back may have another device.
+class Computing(Protocol):
+    """The networks and the device that answer now: a new worker may have another device."""
 
-    `networks` begin with the default; there are none where the server only filters. `degraded`
-    says why the device is not the wanted device.
-    """
+    @property
+    def networks(self) -> tuple[ServedNetwork, ...]:
+        """Return the networks, the default first; there are none where the server only filters."""
 
-    networks: tuple[ServedNetwork, ...] = ()
-    degraded: str | None = None
-
-    def chosen(self, name: str | None) -> ServedNetwork:
-        """Return the network called `name`, by default the first, or an empty network without any.
-
-        InvalidParameter names the networks that there are.
-        """
-        for each in self.networks:
-            if name in (None, each.name):
-                return each
-        if name is None:
-            return ServedNetwork("")
-        allowed = ", ".join(each.name for each in self.networks) or "none"
-        name = name[:LONGEST_NAME]
-        text = f"there is no model {name!r} here; allowed: {allowed}"
-        raise InvalidParameter.of("model", text, name)
+    @property
+    def degraded(self) -> str | None:
+        """Return why the device is not the wanted device."""
 
 
 @dataclass(slots=True)

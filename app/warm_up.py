@@ -16,6 +16,7 @@ from app.service import Service
 from models.codec import Encoding, ImageFormat, encode
 from models.domain.image import Image
 from models.domain.job import uncounted
+from models.networks.served import chosen
 
 log = logging.getLogger("darkroom.start")
 
@@ -84,7 +85,7 @@ async def warm_up(app: FastAPI) -> list[int]:
 
 def _classify(service: Service) -> str | None:
     """Return the target of requests to the default network, None where it has no weights."""
-    network = service.computing().chosen(None)
+    network = chosen(service.computing().networks, None)
     if network.model is None:
         return None
     return "/classify" if network.n_classes else "/classify?output=embedding"

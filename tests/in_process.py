@@ -8,7 +8,6 @@ from fastapi import FastAPI
 
 from app import main
 from app.main import Executor
-from app.service import Computing
 from app.telemetry.metrics import Metrics
 from models.domain.image import NetworkInput
 from models.domain.job import Job, Labels, Result
@@ -18,6 +17,7 @@ from workers.backends.in_process import LocalBackend
 from workers.operations import Classify
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
+from workers.supervision.startup import Started
 
 
 def answer(job: Job) -> Result:
@@ -36,8 +36,8 @@ async def served(engine: FakeEngine | None = None) -> AsyncIterator[FastAPI]:
     """
     worker = Worker(engine or FakeEngine(answer=answer), BatchLimits(1, 1 << 40))
     worker.start()
-    computing = Computing((fake_network("a", "b"),))
-    executor = Executor(LocalBackend(worker, 5.0), lambda: computing)
+    started = Started(worker, (fake_network("a", "b"),))
+    executor = Executor(LocalBackend(worker, 5.0), lambda: started)
 
     async def connect(*_: object) -> Executor:
         return executor

@@ -48,6 +48,6 @@ def check_count(count: int, settings: Settings, parts: int = 1) -> None:
     if count * parts > (most := settings.max_images_per_request):
         each = f" with {parts} labels or versions each" if parts > 1 else ""
         raise TooLarge(
-            f"{count} images{each}; one request takes {most} "
-            "(DARKROOM_MAX_IMAGES_PER_REQUEST), send several"
+            f"at least {count} images{each}; one request takes {most} "
+            "(DARKROOM_MAX_IMAGES_PER_REQUEST), send several or POST /jobs"
         )

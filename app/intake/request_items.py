@@ -150,11 +150,7 @@ async def images_of(
             ):
                 unpacking = partial(_next, archive, archive.members(), settings)
                 while (each := await on_archive_thread(unpacking)) is not None:
-                    if already + len(found) == most:
-                        raise TooLarge(
-                            f"more than {most} images with those of the archive; one request takes "
-                            f"{most} (DARKROOM_MAX_IMAGES_PER_REQUEST), send several or POST /jobs"
-                        )
+                    check_count(already + len(found) + 1, settings)
                     if isinstance(each[0], Blob):
                         permit.grow(0, each[0].size)
                     found.append(each)

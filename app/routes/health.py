@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from app.routes.middleware import METRICS_PORT
 from app.service import Service, ServiceOf
 from app.telemetry.canary import Readiness
+from models.networks.served import chosen
 
 router = APIRouter(tags=["health"])
 
@@ -65,7 +66,8 @@ async def metrics(request: Request, service: ServiceOf) -> Response:
 
 def _checks(service: Service, found: Readiness) -> dict[str, Any]:
     load, age = found.load, found.age
-    networks, default = service.computing().networks, service.computing().chosen(None)
+    networks = service.computing().networks
+    default = chosen(networks, None)
     others = {each.name: each.problem or "ok" for each in networks} if len(networks) > 1 else {}
     return ({"networks": others} if others else {}) | {
         "stopping": service.stopping.is_set(),

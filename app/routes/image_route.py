@@ -10,7 +10,6 @@ from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.types import Receive, Scope, Send
 
-from app.admission import Permit
 from app.admission.clients import client_of
 from app.http.request import content_type, deadline_of, departure_of, lane_of
 from app.intake.body import announced, coding_of, counted, too_large, unpacked
@@ -25,7 +24,7 @@ from models.domain.job import counts
 class ImageRoute(APIRoute):
     """A route that admits each request, and holds its permit until the answer can be sent whole.
 
-    Its endpoint takes only the request and returns a response; `permit_of` returns the permit.
+    Its endpoint takes only the request, whose scope has the permit, and returns a response.
     """
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,10 +81,3 @@ def client_name(service: Service, scope: Scope) -> str:
         service.admission.charge_rate(address, 1)
         raise
     return name
-
-
-def permit_of(request: Request) -> Permit:
-    """Return the permit of an admitted request."""
-    permit = request.scope["permit"]
-    assert isinstance(permit, Permit)
-    return permit

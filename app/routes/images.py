@@ -58,7 +58,7 @@ from app.intake.wanted import (
 from app.pipeline.outcomes import Timings, server_timing
 from app.responses.answers import Rendering, StreamedBody, json_lines, streamed, whole_reply
 from app.responses.records import VectorStyle
-from app.routes.image_route import ImageRoute, client_name, permit_of
+from app.routes.image_route import ImageRoute, client_name
 from app.routes.network_choice import classification
 from app.routes.openapi import IMAGES, LABELS, OF_IMAGES, PARTS, image_document
 from app.service import Service, service_in
@@ -76,6 +76,7 @@ from models.domain.errors import (
     NotAcceptable,
     WeightsMissing,
 )
+from models.networks.served import chosen
 from models.plugins import plugins
 from models.settings import Settings
 from models.version import VERSION
@@ -113,7 +114,7 @@ async def classify(request: Request) -> Response:
 
 def classify_wanted(given: Mapping[str, Any], _accept: Accept, service: Service) -> Classify:
     """Return the output of a network that is asked for; raises WeightsMissing without a model."""
-    wanted = classification(read(ClassifyOptions, given), service.computing())
+    wanted = classification(read(ClassifyOptions, given), service.computing().networks)
     if isinstance(wanted, WeightsMissing):
         raise wanted
     return wanted
@@ -186,7 +187,7 @@ def process_wanted(given: Mapping[str, Any], accept: Accept, service: Service) -
     Without weights only the labels fail, unless nothing else is wanted.
     """
     options = read(ProcessOptions, given)
-    labels = classification(options, service.computing()) if options.labels else None
+    labels = classification(options, service.computing().networks) if options.labels else None
     wanted = Parts(labels, versions_of(options, accept, service.presets.expanded))
     if not wanted.n_parts:
         raise InvalidParameter.of("versions", "without labels at least one version is needed")
@@ -203,7 +204,8 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     accept = parse(header(request.scope, b"accept"))
     if is_stream(content_type(request.scope)):
         return await _stream(request, wanted_of, accept)
-    service, permit, timings = service_in(request.scope), permit_of(request), Timings()
+    service, timings = service_in(request.scope), Timings()
+    permit: Permit = request.scope["permit"]
     settings = service.settings
     with timings.measure("intake"):
         items, options = await before(permit.deadline, collect(request, permit, settings))
@@ -274,18 +276,18 @@ def _rendering(
 ) -> Rendering:
     """Return the values with which the answers of a request are rendered."""
     network = asked.network
-    model = None if network is None else service.computing().chosen(network).model
-    headers, chosen = dict[str, str](), "model" in options
+    model = None if network is None else chosen(service.computing().networks, network).model
+    headers, named = dict[str, str](), "model" in options
     if isinstance(asked.wanted, Version | Parts):  # images depend on the filters and on Accept
         headers = {"X-Filter-Spec": str(SPEC_VERSION), "Vary": "Accept"}
     if model is not None:
-        headers["X-Model"] = model.headers[chosen]
+        headers["X-Model"] = model.headers[named]
     members: list[str] = []
     if form in (ZIP, MULTIPART):
         in_archive = ImageNames()
         members = [in_archive.next(each.index, each.source, each.id) for each in asked.items]
     vectors = VectorStyle.of(options)
-    return Rendering(request.scope, headers, timings, model, chosen, vectors, names=members)
+    return Rendering(request.scope, headers, timings, model, named, vectors, names=members)
 
 
 def are_long(options: Mapping[str, Any]) -> bool:
@@ -303,10 +305,10 @@ def _one_of(offers: tuple[str, ...], refusal: str) -> FormOf:
 
 def _negotiated(accept: Accept, offers: tuple[str, ...], refusal: str) -> str:
     """Return the offer that Accept likes best; raises NotAcceptable that begins with `refusal`."""
-    chosen = accept.best(offers)
-    if chosen is None:
+    liked = accept.best(offers)
+    if liked is None:
         raise NotAcceptable(f"{refusal} {', '.join(offers)}")
-    return chosen
+    return liked
 
 
 # Entity tags of answers, and the answer 304 to a client that has the answer already. A tag is made

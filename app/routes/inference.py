@@ -19,7 +19,7 @@ from app.intake.stream import is_stream
 from app.intake.wanted import ImageRequest
 from app.pipeline.outcomes import Answer, Timings
 from app.responses.inference import inference_reply
-from app.routes.image_route import ImageRoute, permit_of
+from app.routes.image_route import ImageRoute
 from app.routes.network_choice import missing
 from app.routes.openapi import INFERRED, OBJECT, OBJECTS, OF_MODEL, infer_document
 from app.service import Service, ServiceOf, service_in
@@ -47,7 +47,7 @@ async def infer(request: Request) -> Response:
     model = model_named(service.computing().networks, names["model"], names.get("version"))
     if model.served.model is None:
         raise missing(model.served)
-    permit, timings = permit_of(request), Timings()
+    permit, timings = request.scope["permit"], Timings()
     found: list[Answer] = []
     failed = True
     try:

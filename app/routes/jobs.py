@@ -34,6 +34,7 @@ from models.domain.errors import (
     InvalidParameter,
     JobsDisabled,
 )
+from models.networks.served import chosen
 
 if TYPE_CHECKING:  # only servers with jobs load them, and SQLAlchemy with them
     from app.jobs.jobs import Jobs
@@ -55,7 +56,7 @@ def work_of(service: Service) -> "WorkOf":
     def work(operation: str, given: Mapping[str, Any]) -> Work:
         wanted = _wanted(operation, given, service)
         network = ImageRequest((), wanted).network
-        model = None if network is None else service.computing().chosen(network).model
+        model = None if network is None else chosen(service.computing().networks, network).model
         labels = None if model is None else model.labels
         shown = None if model is None else model.record_for("model" in given).model_dump()
         return Work(wanted, labels, VectorStyle.of(given), shown)

@@ -1,15 +1,12 @@
 """Choose the network that answers a request, and its output, by the options of the request."""
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from models.api.schemas import ClassifyOptions
 from models.domain.errors import InvalidParameter, WeightsMissing
-from models.networks.served import ServedNetwork
+from models.networks.served import ServedNetwork, chosen
 from workers.operations import Classify, FunctionToApply, NetworkOutput
-
-if TYPE_CHECKING:  # it imports FastAPI, which the command line does not need
-    from app.service import Computing
 
 _DEFAULTS = {
     name: ClassifyOptions.model_fields[name].default
@@ -19,13 +16,15 @@ _OF_LABELS = ("top_k", "function_to_apply")
 _OF_VECTORS = ("vector_format",)
 
 
-def classification(options: ClassifyOptions, computing: "Computing") -> Classify | WeightsMissing:
+def classification(
+    options: ClassifyOptions, networks: Sequence[ServedNetwork]
+) -> Classify | WeightsMissing:
     """Return the operation for a network, or the error where that network has no weights.
 
     InvalidParameter is raised for an unknown network, which names the served networks, and for
     options that have no meaning for the output.
     """
-    served = computing.chosen(options.model)
+    served = chosen(networks, options.model)
     wanted = asked(options, served.name)
     if served.model is not None and not served.n_classes and options.output != "embedding":
         text = f"{served.name} has no classes; ask for output=embedding"

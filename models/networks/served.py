@@ -1,10 +1,15 @@
 """A network as it is served: with the weights that were found for it, or the reason without."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from models.api.schemas import ModelRecord
+from models.domain.errors import InvalidParameter
 from models.labels import LabelSet
 from models.networks.registry import DEFAULT
+
+LONGEST_NAME = 60
+"""Characters of an unknown name that a message repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +72,18 @@ class ServedNetwork:
         """Return what must not change in a server's life: the weights and their labels."""
         weights = None if self.model is None else (self.model.record.sha256, self.model.labels)
         return self.name, weights, self.problem
+
+
+def chosen(networks: Sequence[ServedNetwork], name: str | None) -> ServedNetwork:
+    """Return the network called `name`, by default the first, or an empty network without any.
+
+    InvalidParameter names the networks that there are.
+    """
+    for each in networks:
+        if name in (None, each.name):
+            return each
+    if name is None:
+        return ServedNetwork("")
+    allowed = ", ".join(each.name for each in networks) or "none"
+    text = f"there is no model {name[:LONGEST_NAME]!r} here; allowed: {allowed}"
+    raise InvalidParameter.of("model", text, name[:LONGEST_NAME])

@@ -176,7 +176,7 @@ def test_an_archive_of_a_form_gives_its_images_in_its_place() -> None:
 
 def test_the_images_of_all_archives_of_a_form_count_together() -> None:
     body = form(*[(f"{n}.zip", "application/zip", zipped(FILES)) for n in range(3)])
-    with pytest.raises(TooLarge, match="more than 5 images with those of the archive"):
+    with pytest.raises(TooLarge, match="at least 6 images; one request takes 5"):
         collected(body, FORM, Settings(max_images_per_request=5))
 
 
