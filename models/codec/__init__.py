@@ -21,12 +21,11 @@ from models.codec.encoder import Chroma, Encoding, encode, encode_within, finish
 from models.codec.formats import ENCODABLE, OUTPUT_FORMATS, ImageFormat, identify
 from models.codec.jpeg import may_be_baseline
 from models.codec.probe import ImageInfo
-from models.codec.warmth import PICTURE, warm_up
+from models.codec.warmth import warm_up
 
 __all__ = [
     "ENCODABLE",
     "OUTPUT_FORMATS",
-    "PICTURE",
     "Animation",
     "Chroma",
     "Decoded",

@@ -11,12 +11,7 @@ from PIL.Image import DecompressionBombError
 from PIL.ImageFile import ImageFile
 
 from models.codec.animation import count_frames
-from models.codec.containers import (
-    avif_buffers,
-    canvas,
-    heif_buffers,
-    properties,
-)
+from models.codec.containers import avif_buffers, canvas, heif_buffers, properties
 from models.codec.formats import ImageFormat, identify
 from models.codec.jpeg import check_jpeg, has_several_scans, too_large
 from models.codec.metadata import read_metadata
@@ -135,7 +130,16 @@ def opened_header(
             cost *= 2  # Pillow composes each frame
         stored = _coefficients(image, cost) if format_ is ImageFormat.JPEG else 0.0
         alpha = described.info.transparent
-        beside = buffers(data, format_, stored_pixels, alpha=alpha)
+        beside = 0
+        match format_:
+            case ImageFormat.PNG:
+                beside = png_buffers(data, stored_pixels)
+            case ImageFormat.TIFF:
+                beside = tiff_buffers(data, stored_pixels)
+            case ImageFormat.AVIF:
+                beside = avif_buffers(data, stored_pixels, alpha=alpha)
+            case ImageFormat.HEIF:
+                beside = heif_buffers(data, stored_pixels)
         pixels = max(1, described.info.n_pixels)
         if hidden := max(0, stored_pixels - pixels):  # of an AVIF or a HEIF, decoded and cut
             beside += _BYTES_OF_HIDDEN * hidden
@@ -233,20 +237,3 @@ def stated_size(data: bytes, format: ImageFormat) -> tuple[int, int]:
     except struct.error:  # the file is shorter than its header should be
         pass
     return 0, 0
-
-
-def buffers(data: bytes, format: ImageFormat, pixels: int, *, alpha: bool) -> int:
-    """Return the bytes that a decoder allocates beside its picture of `pixels` pixels.
-
-    The bytes follow from the container, and not from the number of pixels and the mode.
-    """
-    match format:
-        case ImageFormat.PNG:
-            return png_buffers(data, pixels)
-        case ImageFormat.TIFF:
-            return tiff_buffers(data, pixels)
-        case ImageFormat.AVIF:
-            return avif_buffers(data, pixels, alpha=alpha)
-        case ImageFormat.HEIF:
-            return heif_buffers(data, pixels)
-    return 0

@@ -22,12 +22,6 @@ from models.codec.encoder import Encoding, encode
 from models.codec.formats import ENCODABLE, ImageFormat
 from models.domain.image import Image
 
-PICTURE = (
-    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\2\0\0\0\x90wS\xde"
-    b"\0\0\0\x0cIDATx\x9cc8\x91b\4\0\3V\1_\xe8\x17\x84R\0\0\0\0IEND\xaeB`\x82"
-)
-"""A PNG of one pixel, which any decoder that works can decode."""
-
 _TEXT_CODECS = ("ascii", "latin-1", "utf-8", "utf-16", "utf-16-le", "utf-16-be", "unicode_escape")
 _SIDE = 16
 
@@ -65,7 +59,7 @@ def _pictures() -> list[bytes]:
     ]
     if ImageFormat.AVIF in ENCODABLE:
         kinds.append(("RGB", "AVIF", {"exif": exif, "max_threads": 1}))
-    pictures = [PICTURE]
+    pictures = []
     for mode, format_, options in kinds:
         file = BytesIO()
         drawn.convert("I" if mode == "I;16" else mode).convert(mode).save(file, format_, **options)
