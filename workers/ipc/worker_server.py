@@ -64,13 +64,13 @@ class ClientSession(FrameProtocol[ToWorker]):
     def deliver(self, outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
         """Fill the slots here, on the worker's thread, and let the loop write frames.
 
-        Where the worker was given up, its threads may still write to the slots of jobs that are
-        `launched`. These get no answer: their slots are free when this process has ended.
+        Where the worker was given up, its threads may still write to the slots of jobs that the
+        device has. These get no answer: their slots are free when this process has ended.
         """
         frames = [
             self._done(ticket.tag[1], outcome)
             for ticket, outcome in outcomes
-            if not ticket.launched
+            if not self._arena.launched(ticket.tag[1].slot)
         ]
         self.loop.call_soon_threadsafe(self._answer, frames)
 

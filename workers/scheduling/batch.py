@@ -47,7 +47,6 @@ class Batch:
     def note_device(self, has_it: bool) -> None:
         """Tell the owners of the jobs whether the device has them."""
         for ticket in self.tickets:
-            ticket.launched = has_it
             if ticket.on_device is not None:
                 ticket.on_device(has_it)
 

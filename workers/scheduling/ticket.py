@@ -17,8 +17,7 @@ class Ticket:
 
     `tag` belongs to the caller; `queued` and `enqueued_at` belong to the batcher. `on_device` is
     called with True right before the device is given the job, and with False when it is done with
-    it, before it is given another batch; between these it is `launched`. A job that is `alone`
-    shares the device with no second job.
+    it, before it is given another batch. A job that is `alone` shares the device with no other.
     """
 
     job: Job
@@ -30,7 +29,6 @@ class Ticket:
     pixels: int = field(init=False)
     enqueued_at: float = 0.0
     queued: bool = False
-    launched: bool = False
     cancelled: bool = False
 
     def __post_init__(self) -> None:

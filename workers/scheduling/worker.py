@@ -252,7 +252,7 @@ class Worker(Generic[SlotT]):
         """Refuse new jobs, finish the accepted jobs, end the threads and the engine.
 
         After `timeout` seconds the rest fails with WorkerLost, and False is returned: threads and
-        engine are abandoned, and may still use the images of jobs that are `launched`.
+        engine are abandoned, and may still use the images of jobs that the device has.
         """
         with self._lock:
             self._stopping = True

@@ -162,8 +162,8 @@ class Rotate(Filter):
         return self._mapping((height, width, 1))[0]
 
     def _fill(self, channels: int) -> Pixels:
-        """Return the background as `_level` does, premultiplied as by Pillow."""
-        colour = _level(self.background, channels)
+        """Return the background as `level_of` does, premultiplied as by Pillow."""
+        colour = level_of(self.background, channels)
         if channels == 4:
             colour[:3] = _times(colour[:3], colour[3:])
         return colour
@@ -286,7 +286,7 @@ class Trim(Filter):
         if self.background is None:
             levels = pixels[0, 0].copy()
         else:
-            levels = _level(self.background, channels)[:channels]
+            levels = level_of(self.background, channels)[:channels]
         if channels == 4:
             levels[:3] = _times(levels[:3], levels[3:])
         kept = np.zeros(pixels.shape[:2], bool)
@@ -340,7 +340,7 @@ class Pad(Filter):
             self.left,
             self.right,
             OPENCV[self.border_mode],
-            value=_level(self.background, pixels.shape[2]).tolist(),
+            value=level_of(self.background, pixels.shape[2]).tolist(),
         )
         return np.asarray(padded, np.uint8).reshape(self.shape_after(pixels.shape))
 
@@ -349,14 +349,14 @@ class Pad(Filter):
         height, width = self.size_after(*shape[:2])
         border = [*OPENCV].index(self.border_mode)
         window = struct.pack("<5i", -self.left, -self.top, width, height, border)
-        return window + _level(self.background, shape[2]).tobytes().ljust(4, b"\0")
+        return window + level_of(self.background, shape[2]).tobytes().ljust(4, b"\0")
 
     def size_after(self, height: int, width: int) -> tuple[int, int]:
         """Return height and width including the added rows and columns, in pixels."""
         return self.top + height + self.bottom, self.left + width + self.right
 
 
-def _level(background: str, channels: int) -> Pixels:
+def level_of(background: str, channels: int) -> Pixels:
     """Return a colour as uint8: a sample for a grey image, its luma, else four."""
     colour = np.array(rgba(background), np.uint8)
     return colour if channels > 1 else luma(colour.reshape(1, 1, 4)).ravel()

@@ -16,18 +16,10 @@ from models.domain.errors import InvalidParameter, TooManyPixels
 from models.domain.image import Pixels
 from workers.filters import bands
 from workers.filters.arithmetic import sums
-from workers.filters.arithmetic.colour import luma
-from workers.filters.base import (
-    Filter,
-    HexColour,
-    PieceFilter,
-    colour,
-    number,
-    rgba,
-    rows_of_text,
-)
+from workers.filters.base import Filter, HexColour, PieceFilter, colour, number, rows_of_text
 from workers.filters.blur import BoxBlur
 from workers.filters.effects import Pixelate
+from workers.filters.geometry import level_of
 from workers.filters.interruption import stop_if_late
 from workers.kernels.items import Pass, Shape
 
@@ -92,11 +84,12 @@ class Redact(PieceFilter):
         """
         if result is not pixels:
             result[:] = pixels
+        channels = pixels.shape[2]
         for left, top, width, height in self._boxes(*pixels.shape[:2]):
             stop_if_late()
             region = result[top : top + height, left : left + width]
             if self.method == "fill":
-                region[:] = self._colour(pixels.shape[2])
+                region[:] = level_of(self.background, channels)[:channels]
                 continue
             crop = np.ascontiguousarray(region)
             region[:] = bands.apply(self._filter(width, height), crop, overwrite=True)
@@ -118,7 +111,7 @@ class Redact(PieceFilter):
 
     def device_data(self, shape: Shape) -> bytes:
         """Return a `struct Region` of 32 bytes for each region."""
-        fill = self._colour(shape[2]).tobytes().ljust(4, b"\0")
+        fill = level_of(self.background, shape[2]).tobytes().ljust(4, b"\0")
         return b"".join(
             struct.pack("<5i4s8x", *box, self._size(*box[2:]), fill)
             for box in self._boxes(*shape[:2])
@@ -152,11 +145,6 @@ class Redact(PieceFilter):
     def _filter(self, width: int, height: int) -> Any:
         size = self._size(width, height)
         return BoxBlur(radius=size) if self.method == "blur" else Pixelate(size=size)
-
-    def _colour(self, channels: int) -> Pixels:
-        """Return the colour as uint8: a sample for a grey image, else one for each channel."""
-        found = np.array(rgba(self.background), np.uint8)
-        return found[:channels] if channels > 1 else luma(found.reshape(1, 1, 4)).ravel()
 
 
 MOST_PICTURE = 1 << 18
