@@ -231,19 +231,17 @@ class RayBackend:
 
     async def _keep_asking(self, every: float) -> None:
         while not self._closing.is_set():
-            answers: Sequence[Report | None] = []
+            reports: list[Report] = []
             try:
-                answers = await self._asked()
+                reports = await self._asked()
             except Exception as error:  # the next attempt is protected
                 log.warning("the replicas could not be asked for their load: %r", error)
-            self._take(answers)
+            self._take(reports)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), every)
 
-    async def _asked(self) -> Sequence[Report | None]:
-        """Return the reports of all replicas, None for each that does not answer in time."""
-        from ray.exceptions import ActorDiedError
-
+    async def _asked(self) -> list[Report]:
+        """Return the reports of the replicas that answer in time."""
         response = self._handle.broadcast("report")
         async with asyncio.timeout(PATIENCE):
             # The public `results_async` gives no answer at all if one replica has none in time.
@@ -254,22 +252,12 @@ class RayBackend:
         for each in asked:
             each.cancel()  # does nothing to those that have answered
         answers = await asyncio.gather(*asked, return_exceptions=True)
-        there = [each for each in answers if not isinstance(each, ActorDiedError)]
-        return [each if isinstance(each, Report) else None for each in there]
+        return [each for each in answers if isinstance(each, Report)]
 
-    def _take(self, answers: Sequence[Report | None]) -> None:
-        """Take the reports of all replicas; if no report is missing, no further replica exists.
-
-        Otherwise silent replicas are remembered for a while.
-        """
+    def _take(self, reports: Sequence[Report]) -> None:
+        """Take the reports of replicas, and forget those that are silent for SILENT seconds."""
         now, before = time.monotonic(), self._reports.keys()
-        reports = [each for each in answers if each is not None]
-        complete = 0 < len(reports) == len(answers)
-        known = {
-            name: (at, each)
-            for name, (at, each) in self._reports.items()
-            if not complete and now - at < SILENT
-        }
+        known = {name: each for name, each in self._reports.items() if now - each[0] < SILENT}
         self._reports = known | {each.replica: (now, each) for each in reports}
         for each in reports:
             self._identity = self._identity or each.identity

@@ -25,7 +25,7 @@ from tests.fakes import FakeEngine, fake_job
 from tests.ray_cluster import import_ray
 from tests.worker_fixture import wait_until
 from workers import cluster
-from workers.cluster import MAX_LOSSES, Offer, RayBackend, Replica, Report
+from workers.cluster import MAX_LOSSES, SILENT, Offer, RayBackend, Replica, Report
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
 
@@ -211,9 +211,10 @@ async def test_replicas_that_are_not_there_any_more_are_forgotten() -> None:
         await wait_until(lambda: backend.load().alive)
         assert backend.busy_images == 8
         other = Report("two", "", 4, backend.load())
-        backend._take([other, None])  # the first one is silent
+        backend._take([other])  # the first one is silent
         assert backend.busy_images == 12
-        backend._take([other])  # and does not exist
+        backend._reports = {n: (at - SILENT, each) for n, (at, each) in backend._reports.items()}
+        backend._take([other])  # and is silent for too long
         assert backend.busy_images == 4
         handle.wrong = ["no report"] * 3
         await wait_until(lambda: not handle.wrong)
