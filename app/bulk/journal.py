@@ -204,6 +204,16 @@ class Origin:
                 "file to begin anew"
             )
 
+    def check_present(self, recorded: Iterable[str], names: Iterable[str]) -> None:
+        """Raise WrongUsage if an image that has a record is none of `names`."""
+        if gone := sorted(set(recorded).difference(map(readable, names))):
+            more = ", …" if len(gone) > SHOWN else ""
+            raise WrongUsage(
+                f"{self._flag}: {self._records} has records of {len(gone)} images that are not "
+                f"among the sources any more ({', '.join(gone[:SHOWN])}{more}); name the same "
+                "sources as before, write to another file, or add --force to begin anew"
+            )
+
     def keep(self, network: Mapping[str, object]) -> None:
         """Write the file about a run that has ended; without a network the known network stays."""
         try:
@@ -275,23 +285,9 @@ class Records:
                 file.close()
 
 
-def names_in(file: Path) -> Iterator[str]:
-    """Yield the names in the whole records of a file, as they are written there."""
-    return (record["source"] for _, record in records_of(file))
-
-
-def check_present(failed: Path, names: Iterable[str]) -> int:
-    """Return the number of records of failures; WrongUsage if a failure is of no image of
-    `names`.
-    """
-    wanted = [record["source"] for _, record in _errors(failed)]
-    missing = set(wanted).difference(map(readable, names))
-    if missing:
-        raise WrongUsage(
-            f"--retry-failed: {min(missing)} of {failed} is not among the images; name the same "
-            "sources as before"
-        )
-    return len(wanted)
+def names_in(file: Path, *, failed: bool = False) -> Iterator[str]:
+    """Yield the names in the whole records of a file, or of its failures, as they are written."""
+    return (record["source"] for _, record in (_errors if failed else records_of)(file))
 
 
 def write_failures(lines: Path, path: Path) -> None:

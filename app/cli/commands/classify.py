@@ -12,7 +12,6 @@ from typing import Any
 from app.bulk import journal as records
 from app.bulk.errors import WrongUsage
 from app.bulk.journal import Convert, Journal, Origin, Records, names_in
-from app.bulk.report import readable
 from app.bulk.run import Run, printer, tasks_of
 from app.bulk.sources import Sources, allowed
 from app.bulk.tables import VectorColumn, conversion, write_lines
@@ -131,11 +130,10 @@ def _written(
                 print(f"no image of {out} has failed", file=sys.stderr)
                 return ExitCode.OK
             origin.check_options()
+            recorded = names_in(before, failed=retry)
+            origin.check_present(recorded, (each.name for each in sources))
         if retry:
             run = replace(run, total=finished.n_failed)
-            records.check_present(before, (each.name for each in sources))
-        elif mends:
-            _check_none_is_gone(out, before, sources)
         options = {**given, **chosen, **({"retry": True} if retry else {})}
         check = partial(records.check_ended, out) if retry else lambda: None
         with Journal(out, options, replaces=force or mends, check=check) as journal:
@@ -168,17 +166,6 @@ def _written(
         told = records.shown(out, out, failed) if is_lines else told
         print(summary, *filter(None, [told]), sep="\n", file=sys.stderr)
         return ExitCode.FAILED if failed else ExitCode.OK
-
-
-def _check_none_is_gone(out: Path, before: Path, sources: Sources) -> None:
-    now = {readable(each.name) for each in sources}
-    if gone := [name for name in names_in(before) if name not in now]:
-        more = ", …" if len(gone) > records.SHOWN else ""
-        raise WrongUsage(
-            f"--out: {out} has records of {len(gone)} images that are not among the sources any "
-            f"more ({', '.join(gone[: records.SHOWN])}{more}); write to another file, or add "
-            "--force to begin anew without them"
-        )
 
 
 def _ordered(

@@ -17,7 +17,7 @@ from app.bulk import journal as records
 from app.bulk.arrays import are_arrays, filter_array
 from app.bulk.errors import WrongUsage
 from app.bulk.folder import Places, ResultFile, ResultsFolder, format_named
-from app.bulk.journal import Journal, Origin, Records
+from app.bulk.journal import Journal, Origin, Records, names_in
 from app.bulk.run import Run, printer
 from app.bulk.sources import Sources, allowed
 from app.bulk.walk import Task
@@ -235,7 +235,8 @@ def _mirrored(
 
         first = journal.done
         if retry:
-            total = records.check_present(file, (each.name for each in sources))
+            total = failed.n_failed
+            origin.check_present(names_in(file), (each.name for each in sources))
         else:
             total = counted(sources)
             if resumed or grows:

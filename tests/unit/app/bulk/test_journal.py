@@ -10,12 +10,7 @@ from typing import Any
 import pytest
 
 from app.bulk.errors import CannotWrite, WrongUsage
-from app.bulk.journal import (
-    Journal,
-    Records,
-    check_present,
-    write_failures,
-)
+from app.bulk.journal import Journal, Origin, Records, names_in, write_failures
 from app.bulk.report import readable
 
 NAMES = ["a.jpg", "b.jpg", "c.jpg"]
@@ -220,10 +215,11 @@ def test_only_errors_are_kept(tmp_path: Path) -> None:
 
 
 def test_an_image_that_is_not_there_any_more_is_named(tmp_path: Path) -> None:
-    failed = lines(tmp_path / "failed", b="error", x="error")
-    assert check_present(failed, "abcx") == 2
-    with pytest.raises(WrongUsage, match=r"x of .* is not among the images"):
-        check_present(failed, "abc")
+    recorded = names_in(lines(tmp_path / "some", a="ok", b="error", x="error"), failed=True)
+    origin = Origin(tmp_path / "some", {}, "--retry-failed")
+    origin.check_present(["b", "x"], "abcx")
+    with pytest.raises(WrongUsage, match=r"some has records of 1 images .* any more \(x\); name"):
+        origin.check_present(recorded, "bc")
 
 
 def test_of_two_records_of_an_image_the_later_one_counts(tmp_path: Path) -> None:
