@@ -197,7 +197,8 @@ async def results_zip(
         if images:
             async with aclosing(chosen(read())) as records:
                 async for text in whole_lines(records):
-                    for name, content in await asyncio.to_thread(_images, text):
+                    for name, data in (await asyncio.to_thread(_taken, text))[1]:
+                        content = memoryview(await asyncio.to_thread(base64.b64decode, data))
                         yield archive.begin(name, len(content))
                         for start in range(0, len(content), PIECE):
                             archive.add(piece := content[start : start + PIECE])
@@ -206,7 +207,8 @@ async def results_zip(
         yield archive.begin(RESULTS)
         async with aclosing(chosen(read())) as records:
             async for text in whole_lines(records):
-                archive.add(named := await asyncio.to_thread(_named, text))
+                named, _ = await asyncio.to_thread(_taken, text)
+                archive.add(named)
                 yield named
         yield archive.end()
         for end in archive.finish():
@@ -218,31 +220,18 @@ def decoded(text: bytes) -> list[dict[str, Any]]:
     return [_DECODE(line) for line in text.splitlines() if line]
 
 
-def _images(text: bytes) -> list[tuple[str, memoryview]]:
-    """Return the images of some records, by the names of their members."""
-    return [
-        (shown["name"], memoryview(base64.b64decode(data)))
-        for record in decoded(text)
-        for shown, data in _taken(record)
-    ]
-
-
-def _named(text: bytes) -> bytes:
-    """Return records whose images have the names of their members in place of base64."""
-    records = decoded(text)
+def _taken(text: bytes) -> tuple[bytes, list[tuple[str, str]]]:
+    """Return records whose images have the names of their members in place of base64, and these
+    names with the base64.
+    """
+    records, images = decoded(text), list[tuple[str, str]]()
     for record in records:
-        for _ in _taken(record):
-            pass
-    return b"".join(_ENCODE(record) + b"\n" for record in records)
-
-
-def _taken(record: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Take the base64 of the images out of a record; yield both, with the names of members."""
-    for each in (record, *record.get("versions", ())):
-        shown = each.get("image")
-        if shown is not None and (data := shown.pop("data", None)) is not None:
-            shown["name"] = f"{IMAGES}/{shown['name']}"
-            yield shown, data
+        for each in (record, *record.get("versions", ())):
+            shown = each.get("image")
+            if shown is not None and (data := shown.pop("data", None)) is not None:
+                shown["name"] = f"{IMAGES}/{shown['name']}"
+                images.append((shown["name"], data))
+    return b"".join(_ENCODE(record) + b"\n" for record in records), images
 
 
 class Outcome(msgspec.Struct):
