@@ -440,8 +440,8 @@ def _pax(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         at += int(length)
 
 
-class _Stoppable(io.RawIOBase):
-    """A file whose reads raise BadArchive once the limits' `stop` is set, wherever they happen.
+class _Stoppable:
+    """A file whose `read` raises BadArchive once the limits' `stop` is set, wherever it is called.
 
     The headers of a gzip, and a million empty streams, are read in loops inside `gzip` and `bz2`.
     """
@@ -449,14 +449,8 @@ class _Stoppable(io.RawIOBase):
     def __init__(self, file: BinaryIO, limits: ArchiveLimits) -> None:
         self._file, self._limits = file, limits
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        return self._file.seek(offset, whence)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
     def read(self, size: int = -1, /) -> bytes:
         self._limits.check_stop()

@@ -445,15 +445,15 @@ class Jobs:
         """
         writer = await asyncio.to_thread(self._writer, folder)
         with closing(writer):
-            async with aclosing(self.storage.list(prefix)) as entries:
-                async for entry in entries:
-                    if include and not any(fnmatchcase(entry.name, each) for each in include):
+            async with aclosing(self.storage.list(prefix)) as names:
+                async for name in names:
+                    if include and not any(fnmatchcase(name, each) for each in include):
                         continue
-                    url = str(prefix.below(entry.name))
+                    url = str(prefix.below(name))
                     if len(url) > MAX_URL:
                         text = f"source: an address below it is longer than {MAX_URL}"
                         raise InvalidParameter(text)
-                    id_ = entry.name.encode("utf-8", "replace").decode()
+                    id_ = name.encode("utf-8", "replace").decode()
                     writer.add(StoredLine(id_ if len(id_) <= LONGEST_ID else None, url))
             if not writer.total:
                 raise InvalidParameter(f"source: there is no file below {prefix}")

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from app.storage.local_files import PIECE, Entry, too_large
+from app.storage.local_files import PIECE, too_large
 from app.storage.location import Location
 from models.domain.errors import InternalError, NotFound, OriginFailed
 
@@ -65,8 +65,8 @@ async def write(location: Location, content: bytes | AsyncIterable[bytes]) -> No
         await obstore.put_async(store, location.key, content)
 
 
-async def entries(location: Location) -> AsyncGenerator[Entry, None]:
-    """Yield the objects below a prefix in the store's order, a page at a time.
+async def entries(location: Location) -> AsyncGenerator[str, None]:
+    """Yield the names of objects below a prefix in the store's order, a page at a time.
 
     Objects of names that begin with a dot, and objects that mark folders, are left out. Raises
     OriginFailed, and InternalError without obstore.
@@ -74,7 +74,7 @@ async def entries(location: Location) -> AsyncGenerator[Entry, None]:
     pages = _pages(location)
     while (page := await _step(location, pages)) is not None:
         for each in _listed(location, page):
-            if "/." not in f"/{each.name}":
+            if "/." not in f"/{each}":
                 yield each
 
 
@@ -89,7 +89,7 @@ def names_below(location: Location) -> Iterator[str]:
             page = next(pages, None)
         if page is None:
             return
-        yield from (each.name for each in _listed(location, page))
+        yield from _listed(location, page)
 
 
 def _pages(location: Location) -> Any:
@@ -100,8 +100,8 @@ def _pages(location: Location) -> Any:
     return obstore.list(store, location.key or None, chunk_size=AT_ONCE)
 
 
-def _listed(location: Location, page: "Sequence[ObjectMeta]") -> Iterator[Entry]:
-    """Yield the objects of a page without markers of folders.
+def _listed(location: Location, page: "Sequence[ObjectMeta]") -> Iterator[str]:
+    """Yield the names of the objects of a page without markers of folders.
 
     A marker is an empty object whose name ends with a slash, which obstore takes away. So an empty
     object of a name without a dot is taken for a marker, also the object of the prefix itself.
@@ -109,7 +109,7 @@ def _listed(location: Location, page: "Sequence[ObjectMeta]") -> Iterator[Entry]
     for each in page:
         name = each["path"][len(location.key) + 1 :] if location.key else each["path"]
         if name and (each["size"] or "." in name.rpartition("/")[2]):
-            yield Entry(name, each["size"])
+            yield name
 
 
 async def _step(location: Location, source: AsyncIterator[T]) -> T | None:

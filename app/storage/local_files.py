@@ -11,7 +11,6 @@ import os
 import stat
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from secrets import token_hex
 
 from app.storage.location import Location
@@ -29,14 +28,6 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A file that a listing found: its `name` relative to the listed folder, and its bytes."""
-
-    name: str
-    size: int
-
-
 def pieces(location: Location, root: Location, limit: int) -> Generator[bytes, None, None]:
     """Yield the bytes of a regular file below `root`, PIECE at a time.
 
@@ -52,8 +43,8 @@ def pieces(location: Location, root: Location, limit: int) -> Generator[bytes, N
                 yield piece
 
 
-def entries(location: Location, root: Location) -> Generator[Entry, None, None]:
-    """Yield the regular files below a folder, in the order of the file system.
+def entries(location: Location, root: Location) -> Generator[str, None, None]:
+    """Yield the names of the regular files below a folder, in the order of the file system.
 
     Names that begin with a dot, links, and everything that is no regular file are left out. At most
     DEEPEST folders are open at a time, and none is in memory whole.
@@ -107,8 +98,8 @@ def walked(root: Location, names: tuple[str, ...], *, make: bool = False) -> Ite
         os.close(folder)
 
 
-def _below(parent: int, name: str, path: str, depth: int) -> Iterator[Entry]:
-    """Yield the files below the folder `name` of `parent`, whose names begin with `path`."""
+def _below(parent: int, name: str, path: str, depth: int) -> Iterator[str]:
+    """Yield the names of files below the folder `name` of `parent`, which begin with `path`."""
     if depth > DEEPEST:
         raise OriginFailed(f"{path} lies more than {DEEPEST} folders deep; list a deeper prefix")
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -120,7 +111,7 @@ def _below(parent: int, name: str, path: str, depth: int) -> Iterator[Entry]:
                     continue
                 with suppress(FileNotFoundError, NotADirectoryError):  # replaced meanwhile
                     if each.is_file(follow_symlinks=False):
-                        yield Entry(path + each.name, each.stat(follow_symlinks=False).st_size)
+                        yield path + each.name
                     elif each.is_dir(follow_symlinks=False):
                         yield from _below(folder, each.name, f"{path}{each.name}/", depth + 1)
     finally:

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from app.storage import buckets, local_files
-from app.storage.local_files import Entry
 from app.storage.location import Location, parse
 from models.domain.errors import AddressRefused, OriginTimedOut, ServiceError
 from models.settings import Settings
@@ -92,8 +91,8 @@ class Storage:
             source = buckets.pieces(location, limit)
         return self._in_time(source, location)
 
-    def list(self, location: Location) -> AsyncGenerator[Entry, None]:
-        """Yield the files below `location` as they are found; memory does not grow with them.
+    def list(self, location: Location) -> AsyncGenerator[str, None]:
+        """Yield the names of the files below `location` as they are found, in constant memory.
 
         Raises AddressRefused, NotFound (local folders only; a bucket has no empty folders),
         OriginFailed and OriginTimedOut.

@@ -52,7 +52,7 @@ async def test_objects_that_mark_folders_are_no_files(root: str) -> None:
     location = parse(root)
     assert {*names_below(location)} == {*NAMES}
     hidden = {".thumbnails/b.jpg"}
-    assert {each.name async for each in entries(location)} == {*NAMES} - hidden
+    assert {each async for each in entries(location)} == {*NAMES} - hidden
 
 
 def test_patterns_choose_among_the_objects(root: str) -> None:

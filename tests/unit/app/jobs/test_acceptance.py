@@ -21,7 +21,6 @@ from app.jobs.files import ARCHIVE, MANIFEST, DataFolder
 from app.jobs.jobs import ARRIVING, JobRequest, Jobs
 from app.jobs.manifest import ManifestWriter, StoredLine, read
 from app.jobs.store import Database, DatabaseFailed, Job, JobStore, Span, State
-from app.storage.local_files import Entry
 from app.storage.location import parse
 from app.storage.storage import Storage
 from models.api.jobs import JobQuery
@@ -79,8 +78,8 @@ class Accepting(Jobs):
         self._settings, self._chunk, self._arriving = Settings(**settings), 32, Counter[str]()
         self._runner: Any = SimpleNamespace(wake=lambda: None)
 
-    async def listed(self, _location: object) -> AsyncIterator[Entry]:
-        yield Entry("photo.jpg", 1)
+    async def listed(self, _location: object) -> AsyncIterator[str]:
+        yield "photo.jpg"
 
     async def _all(self, made: Job) -> AsyncGenerator[bytes, None]:
         yield (self.folder.of(made.id) / "results").read_bytes()

@@ -42,8 +42,8 @@ async def read(storage: Storage, path: Path, limit: int = 1 << 30) -> bytes:
     return b"".join([piece async for piece in pieces])
 
 
-async def listed(storage: Storage, path: Path) -> dict[str, int]:
-    return {each.name: each.size async for each in storage.list(storage.readable(path.as_uri()))}
+async def listed(storage: Storage, path: Path) -> set[str]:
+    return {each async for each in storage.list(storage.readable(path.as_uri()))}
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
@@ -108,7 +108,7 @@ async def test_a_link_to_a_folder_outside_is_not_followed(tmp_path: Path) -> Non
     async with storage_of(tmp_path / "in") as storage:
         with pytest.raises(InvalidParameter, match="not followed"):
             await read(storage, tmp_path / "in" / "link" / "a.jpg")
-        assert await listed(storage, tmp_path / "in") == {}
+        assert await listed(storage, tmp_path / "in") == set()
         target = storage.writable((tmp_path / "in" / "link" / "new").as_uri())
         with pytest.raises(InvalidParameter, match="not followed"):
             await storage.write(target, b"x")
@@ -142,10 +142,8 @@ async def test_a_listing_has_regular_files_at_any_depth(tmp_path: Path) -> None:
     async with storage_of(tmp_path) as storage:
         found = await listed(storage, tmp_path)
         assert len(found) == 602
-        assert found["1.jpg"] == 1
-        assert found["a/b/2.jpg"] == 2
-        assert found["many/599"] == 0
-        assert await listed(storage, tmp_path / "a") == {"b/2.jpg": 2}
+        assert found > {"1.jpg", "a/b/2.jpg", "many/599"}
+        assert await listed(storage, tmp_path / "a") == {"b/2.jpg"}
 
 
 async def test_names_that_are_not_utf_8_are_listed_and_read(tmp_path: Path) -> None:
@@ -153,9 +151,9 @@ async def test_names_that_are_not_utf_8_are_listed_and_read(tmp_path: Path) -> N
 
     async with storage_of(tmp_path) as storage:
         folder = storage.readable(tmp_path.as_uri())
-        [entry] = [each async for each in storage.list(folder)]
-        assert str(folder.below(entry.name)).endswith("/%FF.jpg")
-        pieces = storage.pieces(folder.below(entry.name), 100)
+        [name] = [each async for each in storage.list(folder)]
+        assert str(folder.below(name)).endswith("/%FF.jpg")
+        pieces = storage.pieces(folder.below(name), 100)
         assert [piece async for piece in pieces] == [b"image"]
 
 
