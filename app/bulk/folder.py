@@ -123,10 +123,7 @@ class ResultsFolder:
                 raise WrongUsage(
                     f"--output: {self.path} is a folder of sources; name another folder"
                 )
-        folder = self.path
-        while not folder.exists() and folder != folder.parent:
-            folder = folder.parent
-        _check_writable(folder)
+        _check_writable(next(each for each in (self.path, *self.path.parents) if each.exists()))
 
 
 def check_targets(targets: Iterable[str], sources: Iterable[str], *, replaces: bool) -> None:

@@ -12,6 +12,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from app.archives.reading import SUFFIXES, Archive, ArchiveLimits, Member, open_archive, unpacked
@@ -57,7 +58,7 @@ class Sources:
     @property
     def are_named(self) -> bool:
         """Return whether each image is an argument of its own: none is searched for."""
-        return not self._lists and not any(map(_stands_for_many, self._names))
+        return not self._lists and all(self._many(each) is None for each in self._names)
 
     def check(self) -> None:
         """Raise WrongUsage, with a line for each argument that cannot be read.
@@ -74,7 +75,7 @@ class Sources:
                 except ServiceError as error:
                     problem = error.detail
             else:
-                problem = None if _stands_for_many(name) else contents.problem(name)
+                problem = None if self._many(name) else contents.problem(name)
             if problem:
                 problems.append(f"{name}: {problem}")
         if problems:
@@ -106,28 +107,29 @@ class Sources:
         yield from found
 
     def _inside(self, name: str) -> Iterator[Source]:
-        if name == STANDARD_INPUT:
-            yield Source(name, "image")
-            return
-        if is_address(name) and not _is_object(name):
-            yield from self._stored(name)
-            return
+        found = self._many(name)
+        return iter([self._file(name)]) if found is None else found  # a missing file is an error
+
+    def _many(self, name: str) -> Iterator[Source] | None:
+        """Return the images that a name stands for, or None if it is an image itself."""
+        if name == STANDARD_INPUT or is_url(name):
+            return None
+        if is_address(name):
+            return None if _is_object(name) else self._stored(name)
         if os.path.isdir(name):
-            for inner in walk(name, self._choice, self._results, self.left_out):
-                yield Source(below(name, inner), inner)
-        elif _is_archive(name):
-            yield from self._members(name)
-        elif _is_pattern(name) and (match := sorted(glob.glob(name))):
-            for each in match:
-                yield from self._inside(each) if _stands_for_many(each) else [self._file(each)]
-        else:
-            yield self._file(name)  # a missing file is reported with all others
+            inner = walk(name, self._choice, self._results, self.left_out)
+            return (Source(below(name, each), each) for each in inner)
+        if name.lower().endswith(SUFFIXES) and Path(name).is_file():
+            return self._members(name)
+        if glob.has_magic(name) and not os.path.lexists(name) and (match := glob.glob(name)):
+            return chain.from_iterable(map(self._inside, sorted(match)))
+        return None
 
     def _file(self, name: str) -> Source:
         """Return a file; below a folder of results it has its own name, a file of a list its
         path.
         """
-        place = place_of(name)
+        place = "image" if name == STANDARD_INPUT else place_of(name)
         return Source(name, place if self._lists else place.rpartition("/")[2])
 
     def _stored(self, name: str) -> Iterator[Source]:
@@ -236,22 +238,3 @@ def _fail(error: BadArchive, _limit: int) -> bytes:
 def _is_object(address: str) -> bool:
     """Return whether an address names a single image, by its ending, and not all below a prefix."""
     return not Choice().refusal(address)
-
-
-def _is_archive(name: str) -> bool:
-    """Return whether a file is taken apart, by the end of its name."""
-    return name.lower().endswith(SUFFIXES) and Path(name).is_file()
-
-
-def _is_pattern(name: str) -> bool:
-    return glob.has_magic(name) and not os.path.lexists(name)
-
-
-def _stands_for_many(name: str) -> bool:
-    if name == STANDARD_INPUT or is_url(name):
-        return False
-    if is_address(name):
-        return not _is_object(name)
-    if os.path.isdir(name) or _is_archive(name):
-        return True
-    return _is_pattern(name) and bool(glob.glob(name))

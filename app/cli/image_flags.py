@@ -108,37 +108,26 @@ def given_chain(ops: str | None, op: Sequence[str]) -> FilterChain:
 
     WrongUsage names the flag, the filter, the parameter and the allowed values.
     """
-    if op:
-        return _chain("--op", [each for text in op for each in _short("--op", text)])
-    assert ops is not None  # argparse requires one of the flags
-    return _chain("--ops", _described(ops))
-
-
-def _described(ops: str) -> object:
-    if not ops.lstrip().startswith(("[", "{")):
-        return _short("--ops", ops)
+    flag = "--op" if op else "--ops"
+    given: Any = None
     try:
-        return parsed_json(ops)
-    except ValueError as error:
-        raise WrongUsage(
-            f"--ops: it begins as JSON, but is none: {error}; the short form is "
-            "gaussian_blur:sigma=2,sepia"
-        ) from None
-
-
-def _short(flag: str, text: str) -> list[dict[str, object]]:
-    try:
-        return parse_short(text)
+        given = [each for text in op for each in parse_short(text)] if op else _described(ops or "")
+        return FilterChain(parse_chain(given))
+    except InvalidParameter as error:
+        lines = [f"{flag}: {_place(each.path, given)}{each.message}" for each in error.errors]
+        raise WrongUsage("\ndarkroom: ".join(lines)) from None
     except ValueError as error:
         raise WrongUsage(f"{flag}: {error}") from None
 
 
-def _chain(flag: str, ops: object) -> FilterChain:
+def _described(ops: str) -> object:
+    if not ops.lstrip().startswith(("[", "{")):
+        return parse_short(ops)
     try:
-        return FilterChain(parse_chain(ops))
-    except InvalidParameter as error:
-        lines = [f"{flag}: {_place(each.path, ops)}{each.message}" for each in error.errors]
-        raise WrongUsage("\ndarkroom: ".join(lines)) from None
+        return parsed_json(ops)
+    except ValueError as error:
+        text = f"it begins as JSON, but is none: {error}"
+        raise ValueError(f"{text}; the short form is gaussian_blur:sigma=2,sepia") from None
 
 
 def _place(path: str, ops: object) -> str:
