@@ -90,17 +90,12 @@ def decode_memory(
     files = 2 if info.format is ImageFormat.WEBP else 1  # libwebp's decoder copies the file
     if info.stack > 1:
         return files * size + info.n_pixels * 4 + _COMPOSED * info.n_pixels // info.stack
-    needed = max(int(info.n_pixels * per_pixel), info.n_pixels * _loaded(info) + buffers)
+    loaded = 2 * _LOADED if info.format is ImageFormat.TIFF and info.orientation != 1 else _LOADED
+    if info.format is ImageFormat.AVIF:
+        loaded = _LOADED_AVIF * info.most_channels + _DECODER_OF_AVIF
+    needed = max(int(info.n_pixels * per_pixel), info.n_pixels * loaded + buffers)
     rows = info.height + info.width  # Pillow turns a TIFF into a second picture
     return files * size + needed + _ROW * max(0, rows - info.n_pixels // _NARROW)
-
-
-def _loaded(info: ImageInfo) -> int:
-    """Return the bytes per pixel that stand beside the buffers of a decoder."""
-    if info.format is ImageFormat.AVIF:
-        return _LOADED_AVIF * info.most_channels + _DECODER_OF_AVIF
-    turned = info.format is ImageFormat.TIFF and info.orientation != 1
-    return 2 * _LOADED if turned else _LOADED
 
 
 def check_decode_memory(info: ImageInfo, needed: int, most: int) -> None:

@@ -188,7 +188,11 @@ def encode(
     with a side too long for the format.
     """
     height = image.height // (len(animation.milliseconds) if animation else 1)
-    _check_sides(image.width, height, format)
+    if max(image.width, height) > MAX_SIDE[format]:
+        raise Unprocessable(
+            f"the image has {image.width} × {height} pixels and a {format.name} at most "
+            f"{MAX_SIDE[format]:,} on a side; ask for png, or send it smaller"
+        )
     block = _metadata(image.width, height, encoding, copyright, exif)
     if format is ImageFormat.GIF:
         return write_gif(image.pixels, animation or Animation((0.0,), 1), copyright)
@@ -248,14 +252,6 @@ def finished(
     """Return the file of a JPEG that was encoded elsewhere, with the metadata of `encode`."""
     block = _metadata(jpeg.width, jpeg.height, encoding, copyright, exif)
     return _with_exif(jpeg.data.tobytes(), block)
-
-
-def _check_sides(width: int, height: int, format_: ImageFormat) -> None:
-    if max(width, height) > MAX_SIDE[format_]:
-        raise Unprocessable(
-            f"the image has {width} × {height} pixels and a {format_.name} at most "
-            f"{MAX_SIDE[format_]:,} on a side; ask for png, or send it smaller"
-        )
 
 
 def _metadata(

@@ -6,7 +6,7 @@ EXIF is read through Pillow; broken metadata count as absent.
 import html
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -69,13 +69,10 @@ def affordable(block: bytes) -> bool:
     if len(block) > MAX_BYTES:
         return False
     entries = first_directory(block.removeprefix(b"Exif\0\0"))
-    return entries is None or (len(entries) <= MAX_ENTRIES and most_numbers(entries) <= MAX_NUMBERS)
-
-
-def most_numbers(entries: NDArray[Any]) -> int:
-    """Return the numbers of the entry that has the most; texts are not numbers."""
+    if entries is None:
+        return True
     numbers = entries["number"][~np.isin(entries["kind"], _BYTES)]
-    return int(numbers.max(initial=0))
+    return len(entries) <= MAX_ENTRIES and bool(numbers.max(initial=0) <= MAX_NUMBERS)
 
 
 # What is kept of a block when the pixels are written anew, byte for byte: author, date, place and
@@ -311,17 +308,13 @@ _FIRST = rb">\s*([^<\s][^<]*)<"
 
 def notices(image: PillowImage.Image) -> Iterator[str]:
     """Yield the notices of an image, IPTC first; some may be empty."""
-    tags = getattr(image, "tag_v2", {})
-    yield _iptc(_resources(image).get(_IPTC_RESOURCE) or tags.get(_IPTC_OF_TIFF))
+    found, tags = image.info.get("photoshop"), getattr(image, "tag_v2", {})
+    resources = found if isinstance(found, dict) else {}
+    yield _iptc(resources.get(_IPTC_RESOURCE) or tags.get(_IPTC_OF_TIFF))
     yield _rights(image.info.get(XMP))
     if image.format == "PNG":
         text = image.info.get("Copyright")
         yield text if isinstance(text, str) else ""
-
-
-def _resources(image: PillowImage.Image) -> Mapping[Any, Any]:
-    found = image.info.get("photoshop")
-    return found if isinstance(found, dict) else {}
 
 
 def _iptc(block: object) -> str:
