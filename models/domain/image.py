@@ -97,11 +97,6 @@ class NetworkInput:
             raise ValueError(f"an input is float32 (3, height, width), not {dtype} {shape}")
 
     @property
-    def data(self) -> Pixels:
-        """Return the bytes of the values: uint8 (n,)."""
-        return self.values.reshape(-1).view(np.uint8)
-
-    @property
     def height(self) -> int:
         """Return the rows."""
         return int(self.values.shape[1])

@@ -146,10 +146,6 @@ class Pass(NamedTuple):
         """Return how the blocks of this launch cover an image."""
         return self.own_grid or grid_of(self.kernel)
 
-    def blocks(self, shape: Shape) -> int:
-        """Return how many blocks an image of this shape needs."""
-        return int(starts(self, [shape])[1])
-
 
 def starts(pass_: Pass, shapes: Sequence[Shape]) -> NDArray[np.uint32]:
     """Return the first block of every image, then the number of all blocks: n + 1 prefix sums,

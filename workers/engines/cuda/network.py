@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from models.networks.spec import NetworkSpec, Preprocessing
+from models.networks.spec import NetworkSpec
 from models.settings import Optimize, Precision
 from workers.engines.builder import DTYPES, loaded, normalisation_table, take_head
 
@@ -70,7 +70,8 @@ class GraphedNetwork:
             torch._dynamo.config.recompile_limit = 64
             self._features = torch.compile(network, mode=MAX_AUTOTUNE, dynamic=False)
         self.n_classes = self._head.out_features
-        self.input = input_buffer(max_batch_size, spec.preprocessing, dtype, device)
+        lying = (max_batch_size, spec.preprocessing.crop, spec.preprocessing.crop, 3)
+        self.input = torch.zeros(lying, dtype=dtype, device=device).permute(0, 3, 1, 2)
         self.scores = torch.zeros((max_batch_size, 3, self.n_classes), device=device)
         self.vectors = torch.zeros((max_batch_size, spec.features), device=device)
         table = normalisation_table(spec.preprocessing)[0]
@@ -127,12 +128,6 @@ def sizes(largest: int) -> list[int]:
     """Return the batch sizes with a graph of their own: powers of two, and the largest."""
     powers = [1 << n for n in range(largest.bit_length()) if 1 << n < largest]
     return [*powers, largest]
-
-
-def input_buffer(n: int, spec: Preprocessing, dtype: torch.dtype, device: str) -> Tensor:
-    """Return zeros of the shape (n, 3, crop, crop), channels last."""
-    shape = (n, spec.crop, spec.crop, 3)
-    return torch.zeros(shape, dtype=dtype, device=device).permute(0, 3, 1, 2)
 
 
 def make_context(device: str) -> None:

@@ -27,13 +27,13 @@ from workers.filters.separable import (
     FAR,
     NEAR,
     ROWS,
+    SUM_BITS,
     blurred,
     blurred_levels,
     device_taps,
     half_up,
     reach,
     tile_taps,
-    to_byte,
     wide_reach,
 )
 from workers.kernels.items import Grid, Pass, Shape
@@ -71,9 +71,8 @@ class GaussianBlur(Filter):
         uint8 (H, W, C) to uint8 (H, W, C); with alpha, colours are filtered times alpha.
         """
         if pixels.shape[2] == 4:
-            return filtered(
-                pixels, partial(blurred, sigma_x=self.sigma, sigma_y=self._down), to_byte
-            )
+            sums = partial(blurred, sigma_x=self.sigma, sigma_y=self._down)
+            return filtered(pixels, sums, partial(half_up, bits=SUM_BITS))
         result = np.empty(pixels.shape, np.uint8)
         for place, levels in blurred_levels(pixels, self.sigma, self._down):
             result[place] = levels

@@ -316,11 +316,6 @@ def device_weights(
     return header + np.concatenate(outwards).astype("<u4").tobytes()
 
 
-def to_byte(sums: Sums) -> Sums:
-    """Round sums in units of 2**-24 half up to 0…255, which weights that sum to 1 keep."""
-    return half_up(sums, SUM_BITS)
-
-
 def half_up(sums: Sums, bits: int) -> Sums:
     """Return floor(sums / 2**bits + 0.5) as float64: (sums + 2**(bits-1)) >> bits in integers."""
     rounded = sums + (1 << (bits - 1))

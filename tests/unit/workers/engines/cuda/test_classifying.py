@@ -11,7 +11,7 @@ from models.domain.job import Job, Labels, Vector
 from models.networks.registry import RESNET34
 from tests.emulation.staging import EmulatedKernels, NoStreams, staging_slot
 from workers.engines.cuda.classifying import Classifying, Cropper
-from workers.engines.cuda.network import GraphedNetwork, input_buffer
+from workers.engines.cuda.network import GraphedNetwork
 from workers.engines.cuda.slot import GpuSlot, Outputs, Streams
 from workers.operations import Classify, FunctionToApply, NetworkOutput
 
@@ -84,7 +84,9 @@ class HalfNetwork(FakeNetwork):
 
     def __init__(self) -> None:
         super().__init__()
-        self.input = input_buffer(BATCH, RESNET34.preprocessing, torch.float16, "cpu")
+        crop = RESNET34.preprocessing.crop
+        lying = torch.zeros((BATCH, crop, crop, 3), dtype=torch.float16)
+        self.input = lying.permute(0, 3, 1, 2)
 
 
 def test_inputs_that_were_preprocessed_are_copied_in_their_order_and_precision() -> None:
