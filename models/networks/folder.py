@@ -118,11 +118,10 @@ def _read(folder: Path) -> NetworkSpec:
             "`timm.models.save_for_hf` writes it, or the name of a built-in network"
         ) from error
     except ValidationError as error:
-        places = [".".join(map(str, each["loc"])) for each in error.errors()]
         faults = [
-            f"{place}: {each['msg']}" if place else each["msg"]
-            for place, each in zip(places, error.errors(), strict=True)
-        ][:3]
+            f"{'.'.join(map(str, each['loc']))}: {each['msg']}".removeprefix(": ")
+            for each in error.errors()[:3]
+        ]
         raise ValueError(f"{path} cannot be used: {'; '.join(faults)}") from None
     n_classes = stated.num_classes if config.num_classes is None else config.num_classes
     labels = _labels(path, config, stated, n_classes)
