@@ -3,10 +3,7 @@
 import functools
 import os
 import re
-import stat
-import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from decimal import Decimal
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
@@ -43,32 +40,18 @@ class Precision(StrEnum):
 def cache_folder() -> Path:
     """Return the folder of downloads, by the XDG base directory specification.
 
-    A user id without a home folder, as containers have them, gets a folder of its own among the
-    temporary files. Compiled code is loaded from it, so ValueError if another user can write to it.
+    Compiled code is loaded from it, so ValueError for a user without a home folder: among the
+    temporary files another user could write to it.
     """
     if base := os.environ.get("XDG_CACHE_HOME"):
         return Path(base) / "darkroom"
     try:
         return Path.home() / ".cache" / "darkroom"
     except RuntimeError:
-        return _private(f"{tempfile.gettempdir()}/darkroom-{os.getuid()}")
-
-
-def _private(folder: str) -> Path:
-    try:
-        with suppress(FileExistsError):
-            os.mkdir(folder, 0o700)
-        status = os.lstat(folder)
-        is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
-        reason = "" if is_ours and not status.st_mode & 0o022 else "another user can write to it"
-    except OSError as error:
-        reason = str(error.strerror)
-    if reason:
         raise ValueError(
-            f"user id {os.getuid()} has no home folder, and {folder} cannot be its cache folder: "
-            f"{reason}; set DARKROOM_CACHE_FOLDER or XDG_CACHE_HOME to a folder of this user"
-        )
-    return Path(folder)
+            f"user id {os.getuid()} has no home folder; set DARKROOM_CACHE_FOLDER or "
+            "XDG_CACHE_HOME to a folder of this user"
+        ) from None
 
 
 _SIZE = re.compile(r"(-?[0-9]{1,20}(?:\.[0-9]{1,9})?) ?([A-Za-z]*)", re.ASCII)
