@@ -268,40 +268,30 @@ def _name(use: Use, parent: str) -> str:
 
 
 class Gpus(Collector):
-    """Collector of the GPUs that CUDA_VISIBLE_DEVICES leaves, by default all of the machine.
+    """Collector of the GPUs of the machine, or of those that its container has.
 
     `nvml` is NVIDIA's library for monitoring (NVML API Reference Guide, "Device Queries"), or its
     binding `pynvml`. No context is created.
     """
 
-    def __init__(self, nvml: Any, visible: str | None) -> None:
+    def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
-        words = None if visible is None else [word.strip() for word in visible.split(",")]
-        self._uuids: dict[str, str] = {}
-        for number in range(nvml.nvmlDeviceGetCount()):
-            with suppress(nvml.NVMLError):  # this GPU is lost
-                uuid = nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))
-                if words is None or any(_names(word, str(number), uuid) for word in words):
-                    self._uuids[str(number)] = uuid
+        self._count: int = nvml.nvmlDeviceGetCount()
 
     def collect(self) -> Iterator[Metric]:
         """Yield a row for each GPU; a GPU without a value has no row."""
         nvml = self._nvml
         info = InfoMetricFamily("darkroom_gpu", "The GPUs.", labels=["gpu"])
         devices = {}
-        for number, uuid in self._uuids.items():
+        for number in range(self._count):
             with suppress(nvml.NVMLError):  # this GPU is lost
-                device = nvml.nvmlDeviceGetHandleByUUID(uuid)
+                device = nvml.nvmlDeviceGetHandleByIndex(number)
                 driver, name = nvml.nvmlSystemGetDriverVersion(), nvml.nvmlDeviceGetName(device)
-                info.add_metric([number], {"uuid": uuid, "name": name, "driver": driver})
-                devices[number] = nvml, device
+                uuid = nvml.nvmlDeviceGetUUID(device)
+                info.add_metric([str(number)], {"uuid": uuid, "name": name, "driver": driver})
+                devices[str(number)] = nvml, device
         yield info
         yield from _gauges("gpu", devices.items(), GPU_READINGS, nvml.NVMLError)
-
-
-def _names(word: str, number: str, uuid: str) -> bool:
-    """Return whether a number, or the beginning of a UUID, names this GPU."""
-    return word == number or (word[:4] == "GPU-" and uuid.startswith(word))
 
 
 def system_collectors(with_gpus: bool) -> Iterator[Collector]:
@@ -316,6 +306,6 @@ def system_collectors(with_gpus: bool) -> Iterator[Collector]:
             nvml = import_module("pynvml")
             try:
                 nvml.nvmlInit()
-                yield Gpus(nvml, os.environ.get("CUDA_VISIBLE_DEVICES"))
+                yield Gpus(nvml)
             except nvml.NVMLError as error:
                 log.info("there are no metrics of GPUs: %s", error)
