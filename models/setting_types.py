@@ -148,12 +148,9 @@ def _ports(part: str) -> range:
     return range(first, last + 1)
 
 
-def _checked_ports(text: str) -> str:
-    port_ranges(text)
-    return text
-
-
-Ports = Annotated[str, BeforeValidator(str), AfterValidator(_checked_ports)]
+Ports = Annotated[
+    str, BeforeValidator(str), AfterValidator(lambda text: port_ranges(text) and text)
+]
 """Ports and ranges between commas."""
 
 Networks = Annotated[tuple[Network, ...], NoDecode, BeforeValidator(split)]

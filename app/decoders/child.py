@@ -30,7 +30,6 @@ from app.decoders.messages import (
     Exited,
     Frame,
     ImageFailed,
-    NotForked,
     Pixels,
     Ready,
     Seen,
@@ -39,7 +38,6 @@ from app.decoders.messages import (
 from models import codec
 from models.domain.errors import ServiceError, Undecodable, Unprocessable
 from models.domain.image import Image
-from models.domain.image import Pixels as PixelArray
 from models.malloc import return_freed_memory
 
 MAX_DETAIL = 1000
@@ -103,7 +101,7 @@ class _ForkServer:
                 self._become_decoder(connection, memory, parent)
             watch = os.pidfd_open(pid)
         except OSError as error:
-            _tell(connection, NotForked(str(error.strerror)))
+            _tell(connection, Ready(0, str(error.strerror)))
             connection.close()
         else:
             self._ends[watch] = pid, connection
@@ -219,7 +217,11 @@ class _Decoder:
                 wanted = {task.wanted.value: True}
                 self._send(Described(opened.describe(**wanted)))
                 return
-            found = opened.decode(writable=False, new_pixels=self._new_pixels)
+            found = opened.decode(
+                writable=False,
+                # in the area, in place of the file and of the array before
+                new_pixels=lambda shape: self._area.view(math.prod(shape)).reshape(shape),
+            )
             assert isinstance(found.image, Image)
             (height, width, channels), exif = found.image.pixels.shape, found.exif
             self._area.put(found.image.pixels, exif or b"")
@@ -252,10 +254,6 @@ class _Decoder:
             self._send(Encoded(len(made), quality))
         except (ServiceError, MemoryError, OSError, RuntimeError, ValueError) as error:
             self._fail(error, _NO_ROOM_TO_ENCODE)  # encoders report a lack of memory in many ways
-
-    def _new_pixels(self, shape: tuple[int, int, int]) -> PixelArray:
-        """Return an array in the area, in place of the file and of the array before."""
-        return self._area.view(math.prod(shape)).reshape(shape)
 
     def _fail(self, error: Exception, no_room: ServiceError = _NO_ROOM) -> None:
         """Send the image's error."""

@@ -21,17 +21,11 @@ ALPHA = 4
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
     """The first frame of a new decoder; `problem` names the part of the sandbox that the kernel
-    lacks.
+    lacks. The fork server sends it with the `pid` 0 where the kernel refused a new decoder.
     """
 
     pid: int
     problem: str = ""
-
-
-class NotForked(msgspec.Struct, frozen=True, tag=True):
-    """The fork server's answer where the kernel refused a new decoder."""
-
-    reason: str
 
 
 class Exited(msgspec.Struct, frozen=True, tag=True):
@@ -141,18 +135,7 @@ class ImageFailed(msgspec.Struct, frozen=True, tag=True):
     """True if the process ends with this image, because its memory is used up."""
 
 
-Frame = (
-    Ready
-    | NotForked
-    | Exited
-    | DecodeTask
-    | Seen
-    | Pixels
-    | Described
-    | Encode
-    | Encoded
-    | ImageFailed
-)
+Frame = Ready | Exited | DecodeTask | Seen | Pixels | Described | Encode | Encoded | ImageFailed
 
 encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(Frame)

@@ -40,7 +40,6 @@ from app.decoders.messages import (
     Exited,
     Frame,
     ImageFailed,
-    NotForked,
     Pixels,
     Ready,
     Seen,
@@ -248,8 +247,8 @@ class ForkServer:
         try:
             async with asyncio.timeout(START_WITHIN):
                 frame = await decoder.receive()
-            if not isinstance(frame, Ready):
-                reason = frame.reason if isinstance(frame, NotForked) else "the fork server ended"
+            if not isinstance(frame, Ready) or not frame.pid:
+                reason = frame.problem if isinstance(frame, Ready) else "the fork server ended"
                 raise OSError(reason)
         except BaseException as error:
             decoder.close()

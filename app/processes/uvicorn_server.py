@@ -26,7 +26,7 @@ from app.connections.protocol import (
     GuardedProtocol,
     raise_limit,
 )
-from app.routes.middleware import MetricsOnly, is_loopback
+from app.routes.middleware import is_loopback, metrics_only
 from app.service import Service
 from app.warm_up import warm_up
 from models.domain.alarms import alarms
@@ -126,7 +126,7 @@ class Server(uvicorn.Server):
         if self._scraped:
             few = replace(limits, connections=SCRAPERS, per_client=SCRAPERS)
             plain = settings.model_copy(update={"tls_certificate": None, "tls_key": None})
-            config = config_of(MetricsOnly(self.config.loaded_app), plain)
+            config = config_of(metrics_only(self.config.loaded_app), plain)
             acceptors += self._accept(self._scraped, few, Counters(), config)
         if settings.grpc_port:
             from app.grpc_service.server import started

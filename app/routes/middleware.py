@@ -272,16 +272,14 @@ def _is_own(origin: str, host: str) -> bool:
     return bool(address) and address.removesuffix(port) == host.lower().removesuffix(port)
 
 
-class MetricsOnly:
-    """ASGI middleware that passes requests for the metrics to `app`; all else is 404."""
+def metrics_only(app: ASGIApp) -> ASGIApp:
+    """Return an application that passes requests for the metrics to `app`; all else is 404."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+    async def answered(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/metrics":
-            await self._app({**scope, METRICS_PORT: True}, receive, send)
+            await app({**scope, METRICS_PORT: True}, receive, send)
             return
         error = NotFound(f"there is no {scope['path'][:LONGEST_GIVEN]} on this port; GET /metrics")
         await answer(error, scope)(scope, receive, send)
+
+    return answered
