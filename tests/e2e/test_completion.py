@@ -2,11 +2,14 @@
 
 import shlex
 import shutil
-import sys
+from contextlib import redirect_stdout
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
 
+from app.cli.parser import run
+from models.exit_codes import ExitCode
 from tests.server import ran
 
 ASKED = {
@@ -27,7 +30,10 @@ def answered(*command: str) -> str:
 
 
 def script(shell: str) -> str:
-    return answered(sys.executable, "-m", "app.cli", "completion", shell)
+    with redirect_stdout(TextIOWrapper(BytesIO())) as written:
+        assert run(["completion", shell]) == ExitCode.OK
+        written.seek(0)
+        return written.read()
 
 
 def test_bash_offers_names(tmp_path: Path) -> None:

@@ -115,7 +115,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(f"openssl makes no certificate here: {error}")
 
 
-@pytest.mark.parametrize("front_ends", [pytest.param("0", marks=pytest.mark.slow), "2"])
+@pytest.mark.parametrize(
+    "front_ends", ["1", *(pytest.param(n, marks=pytest.mark.slow) for n in "02")]
+)
 def test_https_and_metrics_on_a_port_of_their_own(certificate: Path, front_ends: str) -> None:
     port, rpc = free_port(), free_port()
     ports = ("--metrics-port", str(port), "--grpc-port", str(rpc))

@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from threading import Event
 from typing import Any
 
@@ -54,19 +55,27 @@ def assert_stopped(problem: dict[str, Any]) -> None:
     assert (problem["status"], problem["code"], problem["detail"]) == (503, "draining", STOPPED)
 
 
-@pytest.mark.parametrize("path", ["/classify", "/filter?name=invert", "/info", "/process"])
-def test_a_request_whose_image_is_in_work_is_answered_with_503(
-    ending: Running, origin: socket.socket, path: str
+def test_requests_whose_images_are_in_work_are_answered_with_503_and_no_done_image_is_lost(
+    ending: Running, origin: socket.socket
 ) -> None:
-    with ThreadPoolExecutor() as clients:
-        asked = {"images": [{"url": address(origin)}]}
-        reply = clients.submit(ending.client.post, path, json=asked)
-        with origin.accept()[0]:
-            ending.server.should_exit = True
-            found = reply.result()
-    assert found.status_code == 503
-    assert int(found.headers["Retry-After"]) > 0
-    assert_stopped(found.json())
+    waiting = {"url": address(origin)}
+    with ThreadPoolExecutor() as clients, ExitStack() as fetches:
+        replies = [
+            clients.submit(ending.client.post, path, json={"images": images})
+            for path in ("/classify", "/filter?name=invert", "/process", "/info")
+            for images in ([waiting], [image(), waiting])[: 1 + (path == "/info")]
+        ]
+        for _ in replies:
+            fetches.enter_context(origin.accept()[0])
+        ending.server.should_exit = True
+        *found, last = [each.result() for each in replies]
+    for each in found:
+        assert each.status_code == 503
+        assert int(each.headers["Retry-After"]) > 0
+        assert_stopped(each.json())
+    done, stopped = last.json()["results"]
+    assert done["status"] == "ok"
+    assert_stopped(stopped["error"])
 
 
 def test_a_request_whose_body_has_not_come_is_answered_with_503(ending: Running) -> None:
@@ -81,19 +90,6 @@ def test_a_request_whose_body_has_not_come_is_answered_with_503(ending: Running)
     assert head.startswith(b"HTTP/1.1 503 ")
     assert b"\r\nretry-after: " in head.lower()
     assert_stopped(json.loads(body))
-
-
-def test_images_of_one_answer_that_are_done_are_not_lost(
-    ending: Running, origin: socket.socket
-) -> None:
-    with ThreadPoolExecutor() as clients:
-        asked = {"images": [image(), {"url": address(origin)}]}
-        reply = clients.submit(ending.client.post, "/info", json=asked)
-        with origin.accept()[0]:
-            ending.server.should_exit = True
-            done, stopped = reply.result().json()["results"]
-    assert done["status"] == "ok"
-    assert_stopped(stopped["error"])
 
 
 def test_every_unfinished_image_of_a_stream_has_its_own_error(
