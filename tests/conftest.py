@@ -48,6 +48,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """Give freed memory back after each file: workers that tests start here let glibc keep it."""
     if nextitem is None or nextitem.path != item.path:
         gc.collect()
+        gc.freeze()  # the modules that were imported meanwhile: a collection of all took 0.2 s
         return_freed_memory()
 
 
