@@ -2,25 +2,19 @@
 
 `python -m tests.chaos.openapi [--examples N] [--seed N]`. Each operation gets the
 document's examples, the bounds of each parameter and N random requests, valid and invalid ones, and
-each answer must have a status below 500, be one that the document names, and be as it is described.
-The last line is a JSON object; the exit code is 1 if anything failed.
+each answer must have a status below 500 and a type that the document names with this status. The
+exit code is that of schemathesis, which is 0 if nothing failed.
 """
 
 import argparse
-import json
-import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.server import serving
 
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance"
-
-_FAILURES = re.compile(r"❌ (.+?): (\d+)")
-_CASES = re.compile(r"(\d+) generated")
 
 
 def command(port: int, examples: int, seed: int) -> list[str]:
@@ -43,24 +37,8 @@ def main() -> int:
     options = parser.parse_args()
     flags = ("--weights", "random", "--log-level", "error", "--fetch-total-timeout", "2")
     with TemporaryDirectory() as jobs, serving(*flags, "--data-folder", jobs) as served:
-        began = time.monotonic()
-        found = subprocess.run(
-            command(served.port, options.examples, options.seed),
-            capture_output=True,
-            text=True,
-            timeout=60 * options.minutes,
-        )
-    print(found.stdout, found.stderr, sep="\n", file=sys.stderr)
-    cases = _CASES.search(found.stdout)
-    result = {
-        "program": "openapi",
-        "cases": int(cases[1]) if cases else 0,
-        "failures": {name: int(count) for name, count in _FAILURES.findall(found.stdout)},
-        "seconds": round(time.monotonic() - began, 1),
-        "exit_code": found.returncode,
-    }
-    print(json.dumps(result))
-    return 0 if cases and found.returncode == 0 else 1
+        words = command(served.port, options.examples, options.seed)
+        return subprocess.run(words, timeout=60 * options.minutes).returncode
 
 
 if __name__ == "__main__":

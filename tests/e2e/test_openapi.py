@@ -49,17 +49,8 @@ def test_the_document_is_valid(document: Any) -> None:
 def test_operations_have_ids_of_their_own_which_clients_are_generated_from(document: Any) -> None:
     ids = [each["operationId"] for path in document["paths"].values() for each in path.values()]
     assert len({*ids}) == len(ids)
-    named = {
-        "classify",
-        "filter",
-        "process",
-        "info",
-        "match",
-        "list_filters",
-        "make_job",
-        "v2_infer",
-    }
-    assert named <= {*ids}
+    names = "classify filter process info match list_filters make_job v2_infer"
+    assert {*names.split()} <= {*ids}
 
 
 def test_image_routes_say_their_headers_fields_and_errors(document: Any) -> None:
