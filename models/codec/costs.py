@@ -292,19 +292,15 @@ def check_encode_memory(
     needed = encode_memory(shape, format, encoding, frames=frames) + beside
     if needed > most:
         images = "" if frames == 1 else f"{frames} frames of "
+        kind = "lossless " if encoding.lossless else "progressive " if encoding.progressive else ""
+        alpha = " with alpha" if shape[2] == 4 else ""
         kept = f", {beside >> 20:,} of them for other answers to this image" if beside else ""
         raise Unprocessable(
             f"encoding {images}{shape[1]} × {shape[0]} pixels as "
-            f"{_name(shape, format, encoding)} takes about {needed >> 20:,} MiB of "
+            f"{kind}{format.name}{alpha} takes about {needed >> 20:,} MiB of "
             f"memory{kept}, more than the {most >> 20:,} allowed; "
             f"{_instead(shape, most - beside, frames)}"
         )
-
-
-def _name(shape: Shape, format: ImageFormat, encoding: Encoding) -> str:
-    """Return the name of a format with the option that makes it take more memory."""
-    kind = "lossless " if encoding.lossless else "progressive " if encoding.progressive else ""
-    return f"{kind}{format.name}{' with alpha' if shape[2] == 4 else ''}"
 
 
 def _instead(shape: Shape, most: int, frames: int) -> str:

@@ -33,8 +33,8 @@ def parse_short(text: str) -> list[dict[str, Any]]:
         raise ValueError(f"at most {LONGEST} characters are allowed, not {len(text)}")
     chain: list[dict[str, Any]] = []
     for piece in _pieces(text):
-        head, colon, rest = _cut(piece, ":")
-        if not colon and "=" in piece:
+        head, colon, rest = (part.strip() for part in piece.partition(":"))
+        if "=" in head:
             if not chain:
                 raise ValueError(f"a filter is needed before the parameter {piece!r}")
             _add(chain[-1], piece)
@@ -57,14 +57,6 @@ def _add(op: dict[str, Any], text: str) -> None:
     if name in op:
         raise ValueError(f"{op['name']}: {name} is given twice")
     op[name] = _converted(value, _schema(str(op["name"]), name))
-
-
-def _cut(piece: str, mark: str) -> tuple[str, str, str]:
-    """Split at the first `mark` unless an `=` comes before it: then it is part of a value."""
-    before, found, after = piece.partition(mark)
-    if "=" in before:
-        return piece, "", ""
-    return before.strip(), found, after.strip()
 
 
 def _pieces(text: str) -> Iterator[str]:

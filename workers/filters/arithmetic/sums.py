@@ -1,4 +1,4 @@
-"""Sums of linear neighbourhood filters: two passes over planes, alpha, and squares on the device.
+"""Sums of linear neighbourhood filters: exact correlation, alpha, and squares on the device.
 
 Of images with alpha, colour times alpha and alpha itself are filtered. Guarantees: the colour of
 transparent pixels never leaks into visible pixels, a plain colour keeps its value under any alpha,
@@ -97,24 +97,6 @@ Place = tuple[slice, slice]
 
 Band = NDArray[np.integer[Any]]
 """A piece of the planes, or of the result of the first pass."""
-
-
-def two_passes(
-    planes: Planes,
-    rows: Callable[[Band], Band | Sums],
-    columns: Callable[[Band], Sums],
-) -> Iterator[tuple[Place, Sums]]:
-    """Yield bands of columns in order, with the filtered planes there: float64 (H, band, n).
-
-    Between the passes the results of `rows` are truncated to int32.
-    """
-    height, width, count = planes.shape
-    source = np.ascontiguousarray(planes)
-    held = np.empty(planes.shape, np.int32)
-    for band in bands(height, width * count):
-        held[band] = rows(source[band])
-    for band in bands(width, height * count):
-        yield (slice(None), band), columns(held[:, band])
 
 
 def filtered(

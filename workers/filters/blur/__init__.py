@@ -15,11 +15,11 @@ from workers.filters.arithmetic.sums import (
     Place,
     Planes,
     Sums,
+    bands,
     correlated,
     correlated_bytes,
     device_box,
     filtered,
-    two_passes,
 )
 from workers.filters.base import Filter, number
 from workers.filters.separable import (
@@ -145,10 +145,12 @@ class BoxBlur(Filter):
             return np.asarray(mean, np.uint8).reshape(pixels.shape)
 
         def sums(planes: Planes) -> Iterator[tuple[Place, Sums]]:
-            def columns(band: Band) -> Sums:
-                return _sums(band.astype(np.float64), (1, side))
-
-            return two_passes(planes, partial(_sums, box=(side, 1)), columns)
+            height, width, count = planes.shape
+            source, rows = np.ascontiguousarray(planes), np.empty(planes.shape, np.int32)
+            for band in bands(height, width * count):
+                rows[band] = _sums(source[band], (side, 1))
+            for band in bands(width, height * count):
+                yield (slice(None), band), _sums(rows[:, band].astype(np.float64), (1, side))
 
         def rounded(total: Sums) -> Sums:
             return np.floor((2 * total + side * side) / (2 * side * side))

@@ -173,11 +173,6 @@ def _products(matrix: Sums, padded: Sums, strips: int) -> Sums:
     return sums
 
 
-def transposed(band: Band) -> Band:
-    """Return (h, w, n) as (w, h, n), C-contiguous."""
-    return np.asarray(cv2.transpose(band), band.dtype).reshape(*band.shape[1::-1], -1)
-
-
 ROW_BITS, COLUMN_BITS, MIDDLE_BITS = 22, 16, 8
 SUM_BITS = COLUMN_BITS + MIDDLE_BITS
 
@@ -284,7 +279,9 @@ def _rows(planes: Planes, across: NDArray[Any], more: int) -> Band:
     held = np.empty(planes.shape, np.uint16 if planes.dtype == np.uint8 else np.int32)
     for rows, columns in tiles(planes.shape, ACROSS):
         seen, inside = with_margins(columns, len(across) // 2)
-        sums = correlated_down(transposed(planes[rows, seen]), scaled, inside)
+        part = planes[rows, seen]
+        turned = np.asarray(cv2.transpose(part), part.dtype).reshape(*part.shape[1::-1], -1)
+        sums = correlated_down(turned, scaled, inside)
         # The conversion to integers truncates; together with the half it rounds half up, because no
         # sum is negative.
         sums += 0.5 + more
