@@ -45,14 +45,9 @@ TABLES = np.dtype(
 """The struct `JpegTables` of kernels/jpeg_encode.cu."""
 
 
-def _in_zigzag(place: int) -> tuple[int, int]:
-    """Return the diagonal of a coefficient, given row by row, and its place along it."""
-    y, x = divmod(place, 8)
-    return x + y, y if (x + y) % 2 else x
-
-
-_ZIGZAG = sorted(range(64), key=_in_zigzag)
-"""The places of coefficients, row by row, in the order in which a file has them."""
+_ZIGZAG = sorted(range(64), key=lambda at: (d := at // 8 + at % 8, at if d % 2 else -at))
+"""The places of coefficients, row by row, in the order in which a file has them: along diagonals,
+down every second one and up the others."""
 
 EXACT = 96
 """The quality from which simplejpeg uses the exact DCT in place of the quick DCT."""

@@ -204,17 +204,10 @@ class Laplacian(Filter):
 
 @functools.cache
 def _operator(ksize: int) -> NDArray[np.int64]:
-    """Return the weights of the operator, int64 (side, side), side at least 3.
-
-    They are read off the response of `cv2.Laplacian` to a single pixel; the operator is symmetric,
-    so correlation and convolution agree.
-    """
-    reach = max(ksize // 2, 1)
-    spot = np.zeros((2 * ksize + 3, 2 * ksize + 3))
-    spot[ksize + 1, ksize + 1] = 1
-    found = np.asarray(cv2.Laplacian(spot, cv2.CV_64F, ksize=ksize))
-    around = slice(ksize + 1 - reach, ksize + 2 + reach)
-    return np.rint(found[around, around]).astype(np.int64)
+    """Return the weights of `cv2.Laplacian`, int64 (side, side), side at least 3."""
+    second, smooth = (np.asarray(each) for each in cv2.getDerivKernels(2, 0, ksize))
+    across = second @ (smooth if ksize > 1 else np.array([[0], [1], [0]])).T
+    return np.asarray(np.rint(across + across.T), np.int64)
 
 
 def _longest(ksize: int) -> int:
