@@ -3,8 +3,6 @@
 It uses no threads and no queues.
 """
 
-import itertools
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,14 +10,6 @@ from models.domain.errors import ServiceError
 from models.domain.job import Completed, Failed, Outcome, ReleaseReason, Trace
 from workers.scheduling.engine import BatchResult
 from workers.scheduling.ticket import Ticket
-
-_numbers = itertools.count(1)
-
-
-def new_id() -> str:
-    """Return the id of a new batch: the process id of the worker, and a number."""
-    return f"{os.getpid()}-{next(_numbers)}"
-
 
 Observer = Callable[["Batch", float], None]
 """Sees every finished batch, and the seconds that it kept the device busy."""
@@ -29,8 +19,8 @@ Observer = Callable[["Batch", float], None]
 class Batch:
     """Jobs with the same batch key, with the reason and the moment of their release.
 
-    `id` names the batch among the batches of all workers; the halves of a failed batch have new
-    ids.
+    `id` names the batch among the batches of all workers, by the process id of the worker and a
+    number; the halves of a failed batch have new ids.
     """
 
     tickets: Sequence[Ticket]

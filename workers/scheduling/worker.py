@@ -4,7 +4,9 @@ Guarantees: every accepted job that is not cancelled ends exactly once, with its
 ends a thread. Outcomes go to the tickets' mailboxes; no event loop is used here.
 """
 
+import itertools
 import logging
+import os
 import queue
 import threading
 import time
@@ -17,7 +19,7 @@ from models.domain.errors import DeadlineExceeded, Draining, InternalError, Serv
 from models.domain.image import Pixels
 from models.domain.job import Failed, Job, Lane, ReleaseReason
 from models.threads import lower_priority
-from workers.scheduling.batch import Batch, Observer, new_id
+from workers.scheduling.batch import Batch, Observer
 from workers.scheduling.batcher import ALL, BatchLimits, MicroBatcher, Picked
 from workers.scheduling.engine import BatchResult, Engine, EngineLost, SlotT
 from workers.scheduling.ticket import Mailbox, Ticket, deliver
@@ -178,6 +180,7 @@ class Worker(Generic[SlotT]):
         self._lock = threading.RLock()
         self._under_way = UnderWay()
         self._stopping = self._alive = False
+        self._numbers = itertools.count(1)
         self._rate = Throughput()
         behind = frozenset({Lane.BACKGROUND} if background is not None else ())
         self._lines = [EngineLine(engine, ALL - behind, self._lock, yields=False)]
@@ -324,7 +327,8 @@ class Worker(Generic[SlotT]):
                 now = self._clock()
                 picked = self._under_way.picked(self._batcher, now, line.kinds)
                 if picked.batch:
-                    batch = Batch(picked.batch, picked.reason, now, new_id())
+                    name = f"{os.getpid()}-{next(self._numbers)}"
+                    batch = Batch(picked.batch, picked.reason, now, name)
                     self._under_way.add(batch)
                     batch.note_device(True)
                 if any(ticket.alone for ticket in picked.dropped):
