@@ -6,7 +6,7 @@ SIGHUP changes only settings that are in the file alone.
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +19,16 @@ API_KEY = f"{PREFIX}API_KEY"
 """The variable with the API key of a client; it is a secret, so it is no flag, and no setting."""
 
 
-def unknown_variables(names: Iterable[str], fields: Collection[str]) -> list[str]:
-    """Return the `DARKROOM_…` names among `names` that are none of the settings `fields`.
-
-    A mistyped setting must not pass silently.
-    """
-    known = {API_KEY, *(f"{PREFIX}{field}".upper() for field in fields)}
-    return sorted(n for n in names if n.upper().startswith(PREFIX) and n.upper() not in known)
+NAMES = [f"{PREFIX}{field}".upper() for field in Settings.model_fields]
+"""The variables of all settings."""
 
 
-def unknown_settings(names: Iterable[str], fields: Collection[str]) -> str:
-    """Return the message for variables that are no settings."""
-    known = [f"{PREFIX}{field}".upper() for field in fields]
-    listed = [f"unknown setting {name}; {hint(name, known)}" for name in names]
-    return "".join(listed) + "`darkroom serve --help` lists all"
+def _is_unknown(name: str) -> bool:
+    """Return whether a variable is a mistyped setting, which must not pass silently."""
+    return name.upper().startswith(PREFIX) and name.upper() not in (API_KEY, *NAMES)
 
 
-def check_file(file: Path, fields: Collection[str]) -> None:
+def check_file(file: Path) -> None:
     """Raise ValueError for a file that cannot be read, or with a line that is no setting."""
     try:
         lines = file.read_text("utf-8-sig").splitlines()
@@ -47,12 +40,11 @@ def check_file(file: Path, fields: Collection[str]) -> None:
         name = name.strip()
         if not name or name.startswith("#"):
             continue
-        is_setting = name.upper().startswith(PREFIX) and not unknown_variables([name], fields)
+        is_setting = name.upper().startswith(PREFIX) and not _is_unknown(name)
         if not equals or not is_setting:
-            known = [f"{PREFIX}{field}".upper() for field in fields]
             raise ValueError(
                 f"the settings file {file}, line {number}: {name!r} is no setting; "
-                f"{'' if is_setting else hint(name, known)}lines are "
+                f"{'' if is_setting else hint(name, NAMES)}lines are "
                 "DARKROOM_NAME=value, and `darkroom serve --help` lists all names"
             )
 
@@ -63,14 +55,15 @@ def load_settings(**overrides: Any) -> Settings:
     An empty override stands for the default. Raises ValueError, also for a variable that is no
     setting: a line for each fault names the setting, its value and the allowed values.
     """
-    if unknown := unknown_variables(os.environ, Settings.model_fields):
-        raise ValueError(unknown_settings(unknown, Settings.model_fields))
+    if unknown := sorted(filter(_is_unknown, os.environ)):
+        listed = [f"unknown setting {name}; {hint(name, NAMES)}" for name in unknown]
+        raise ValueError("".join(listed) + "`darkroom serve --help` lists all")
     for name, value in overrides.items():
         if value == "":
             overrides[name] = Settings.model_fields[name].get_default(call_default_factory=True)
     file = overrides.get("settings_file") or os.environ.get(f"{PREFIX}SETTINGS_FILE")
     if file:
-        check_file(Path(file), Settings.model_fields)
+        check_file(Path(file))
     try:
         return Settings.of(overrides, file)
     except ValidationError as error:
