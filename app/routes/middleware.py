@@ -100,7 +100,8 @@ class RequestLayer:
         self._application = app
         self._routed = routed
         self._origins = settings.cors_origins
-        self._error = ForeignPages(settings).error
+        allowed = settings.allowed_hosts or (() if is_loopback(settings.host) else ("*",))
+        self._hosts = frozenset(each.lower() for each in (*allowed, settings.host))
         self._app = self._with_cors(self._guarded) if self._origins else self._guarded
         self._observed = metrics.on_request
 
@@ -156,9 +157,44 @@ class RequestLayer:
 
         The error that a scope has already is raised, too.
         """
-        if (error := scope.get(ERROR) or self._error(scope)) is not None:
+        if (error := scope.get(ERROR) or self.foreign(scope)) is not None:
             raise error
         return self._routed(scope, receive, send)
+
+    def foreign(self, scope: Scope) -> ServiceError | None:
+        """Return the error that refuses a request of a page of another origin, or None.
+
+        A browser sends a form, or text, to any address without asking the server first, and from a
+        page on any site it reaches servers that only this machine can reach. Two headers tell of
+        that, which pages cannot set: Origin and Sec-Fetch-Site. Programs other than browsers send
+        neither. A name that an attacker's name server points to 127.0.0.1 makes a page of the same
+        origin of it (DNS rebinding); the Host header tells of that. Health checks are answered
+        whatever their Host, and so are metrics on a port of their own.
+        """
+        host = header(scope, b"host") or ""
+        # Behind another server, such as Ray's, this process does not know its names.
+        listens = DEPARTURE in scope and METRICS_PORT not in scope
+        if "*" not in self._hosts and host and listens and scope["path"] not in HEALTH:
+            before, colon, _ = host.rpartition(":")
+            name = (before if colon and not host.endswith("]") else host).strip("[]").lower()
+            if name not in self._hosts and not is_loopback(name):
+                return ForeignHost(
+                    f"the Host header names {name[:LONGEST_GIVEN]!r}, which is no name of this "
+                    "server; use localhost, or let the operator add the name to "
+                    "DARKROOM_ALLOWED_HOSTS"
+                )
+        if scope["method"] in _SAFE or "*" in self._origins:
+            return None
+        origin, site = header(scope, b"origin"), header(scope, b"sec-fetch-site")
+        if origin in self._origins or site in _OWN:
+            return None
+        if site is None and (origin is None or _is_own(origin, host)):
+            return None
+        return ForeignOrigin(
+            f"the request comes from a page of {(origin or 'another site')[:LONGEST_GIVEN]}, "
+            "which may not use this server; let the operator add its origin to "
+            "DARKROOM_CORS_ORIGINS"
+        )
 
     def _with_cors(self, app: ASGIApp) -> ASGIApp:
         """Return an application whose answers carry CORS headers if there are any."""
@@ -209,50 +245,6 @@ def request_id_of(scope: Scope) -> str:
     if given is not None and _REQUEST_ID.fullmatch(given.encode("latin-1")):
         return given
     return f"{random.getrandbits(128):032x}"
-
-
-class ForeignPages:
-    """Judge of requests that pages of other origins let a browser send.
-
-    A browser sends a form, or text, to any address without asking the server first, and from a page
-    on any site it reaches servers that only this machine can reach. Two headers tell of that, which
-    pages cannot set: Origin and Sec-Fetch-Site. Programs other than browsers send neither. A name
-    that an attacker's name server points to 127.0.0.1 makes a page of the same origin of it (DNS
-    rebinding); the Host header tells of that. Health checks are answered whatever their Host, and
-    so are metrics on a port of their own.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self._origins = frozenset(settings.cors_origins)
-        allowed = settings.allowed_hosts or (() if is_loopback(settings.host) else ("*",))
-        self._hosts = frozenset(each.lower() for each in (*allowed, settings.host))
-
-    def error(self, scope: Scope) -> ServiceError | None:
-        """Return the error that refuses a request, or None."""
-        host = header(scope, b"host") or ""
-        # Behind another server, such as Ray's, this process does not know its names.
-        listens = DEPARTURE in scope and METRICS_PORT not in scope
-        if "*" not in self._hosts and host and listens and scope["path"] not in HEALTH:
-            before, colon, _ = host.rpartition(":")
-            name = (before if colon and not host.endswith("]") else host).strip("[]").lower()
-            if name not in self._hosts and not is_loopback(name):
-                return ForeignHost(
-                    f"the Host header names {name[:LONGEST_GIVEN]!r}, which is no name of this "
-                    "server; use localhost, or let the operator add the name to "
-                    "DARKROOM_ALLOWED_HOSTS"
-                )
-        if scope["method"] in _SAFE or "*" in self._origins:
-            return None
-        origin, site = header(scope, b"origin"), header(scope, b"sec-fetch-site")
-        if origin in self._origins or site in _OWN:
-            return None
-        if site is None and (origin is None or _is_own(origin, host)):
-            return None
-        return ForeignOrigin(
-            f"the request comes from a page of {(origin or 'another site')[:LONGEST_GIVEN]}, "
-            "which may not use this server; let the operator add its origin to "
-            "DARKROOM_CORS_ORIGINS"
-        )
 
 
 def is_loopback(name: str) -> bool:

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from starlette.types import Scope
 
 from app.http.request import DEPARTURE, Departure
-from app.routes.middleware import METRICS_PORT, ForeignPages
+from app.routes.middleware import METRICS_PORT, RequestLayer
+from app.telemetry.metrics import Metrics
 from models.settings import Settings
 
 OWN = "localhost:8000"
@@ -27,7 +29,8 @@ def status(
     scope[DEPARTURE] = Departure()
     if marked:
         scope[METRICS_PORT] = True
-    error = ForeignPages(Settings.model_validate(settings)).error(scope)
+    layer = RequestLayer(FastAPI(), FastAPI(), Settings.model_validate(settings), Metrics())
+    error = layer.foreign(scope)
     return 200 if error is None else error.status
 
 
