@@ -11,11 +11,11 @@ from starlette.requests import ClientDisconnect, Request
 
 from app.admission import Permit, StreamPermits
 from app.http.negotiation import JSON_LINES
-from app.http.request import StreamWindow, media_type
+from app.http.request import StreamWindow, content_type, media_type
 from app.intake.item import Found, Item
 from app.intake.json_items import MOST_BYTES, json_line
 from app.intake.spool import Blob, ImageSpool, Spool, too_large
-from app.intake.wanted import Admitted, Wanted
+from app.intake.wanted import Admitted
 from models.domain.errors import (
     Cancelled,
     Draining,
@@ -39,9 +39,9 @@ LENGTH_BYTES = 4
 """Bytes of the length before an image: an unsigned number, its most significant byte first."""
 
 
-def is_stream(content_type: str) -> bool:
-    """Return whether a body of this type is read as a stream."""
-    return media_type(content_type) in MEDIA_TYPES
+def is_stream(kind: str) -> bool:
+    """Return whether a body of this Content-Type is read as a stream."""
+    return media_type(kind) in MEDIA_TYPES
 
 
 class BodyReader:
@@ -93,15 +93,12 @@ class ImageStream:
     def __init__(
         self,
         request: Request,
-        content_type: str,
-        wanted: Wanted,
         permits: StreamPermits,
         window: StreamWindow,
         settings: Settings,
     ) -> None:
         self._reader = BodyReader(request.stream())
-        self._delimited = content_type.startswith(LENGTH_DELIMITED)
-        self._wanted = wanted
+        self._delimited = media_type(content_type(request.scope)) == LENGTH_DELIMITED
         self._permits = permits
         self._window = window
         self._settings = settings

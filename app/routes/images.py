@@ -35,7 +35,6 @@ from app.http.request import (
     before,
     content_type,
     header,
-    lane_of,
     seconds_of,
 )
 from app.intake.item import Item, check_count
@@ -58,7 +57,7 @@ from app.intake.wanted import (
 from app.pipeline.outcomes import Timings, server_timing
 from app.responses.answers import Rendering, StreamedBody, json_lines, streamed, whole_reply
 from app.responses.records import VectorStyle
-from app.routes.image_route import ImageRoute, client_name
+from app.routes.image_route import ImageRoute
 from app.routes.network_choice import classification
 from app.routes.openapi import IMAGES, LABELS, OF_IMAGES, PARTS, image_document
 from app.service import Service, service_in
@@ -255,10 +254,9 @@ async def _stream(request: Request, wanted_of: WantedOf, accept: Accept) -> Resp
     check_count(1, settings, parts)
     most = settings.max_images_per_request
     window = request.scope[STREAM] = StreamWindow(most // parts)  # each part counts as an image
-    client, seconds = client_name(service, request.scope), seconds_of(request.scope, settings)
-    permits = StreamPermits(service.admission, client, seconds, parts, lane_of(request.scope))
-    kind = request.headers["content-type"].strip().lower()
-    stream = ImageStream(request, kind, wanted, permits, window, settings)
+    permit, seconds = request.scope["permit"], seconds_of(request.scope, settings)
+    permits = StreamPermits(service.admission, permit.client, seconds, parts, permit.lane)
+    stream = ImageStream(request, permits, window, settings)
     await stream.begin()
     asked = ImageRequest((), wanted)
     rendering = _rendering(request, asked, service, Timings(), options, form)
