@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -125,18 +125,10 @@ class Inputs:
         except (BadArchive, MalformedRequest, TooLarge) as error:
             return error.with_traceback(None)
 
-    async def __aenter__(self) -> "Inputs":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Close the archive, once no thread reads it any more."""
-        await asyncio.to_thread(self._close)
-
-    def _close(self) -> None:
-        with self._opening:
-            if self._archive is not None:
-                self._archive.close()
-                self._archive = None
+    def close(self) -> None:
+        """Close the archive; a thread that opens it now drops it."""
+        if self._archive is not None:
+            self._archive.close()
 
     def _read(self, line: StoredLine) -> bytes:
         if line.member is None:
@@ -442,14 +434,15 @@ class Runner:
 
     async def _work(self, this: JobInWork) -> None:
         """Claim chunks in turn: the next when all images of the chunk before began."""
-        async with this.inputs, asyncio.TaskGroup() as group:
-            while this.job.id in self._wanted and not self.stopping():
-                chunk = await self.store.claim(this.job.id)
-                if chunk is None:
-                    return
-                begun = asyncio.Event()
-                group.create_task(self._chunk(this, chunk, begun))
-                await begun.wait()
+        with closing(this.inputs):
+            async with asyncio.TaskGroup() as group:
+                while this.job.id in self._wanted and not self.stopping():
+                    chunk = await self.store.claim(this.job.id)
+                    if chunk is None:
+                        return
+                    begun = asyncio.Event()
+                    group.create_task(self._chunk(this, chunk, begun))
+                    await begun.wait()
 
     async def _chunk(self, this: JobInWork, chunk: Chunk, begun: asyncio.Event) -> None:
         """Work on the items of a chunk; `begun` is set when the last item is under way."""
