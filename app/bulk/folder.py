@@ -169,10 +169,9 @@ class Places:
     def _is_taken(self, target: str) -> bool:
         """Return whether an image before has this name, and note that it is taken now."""
         digest = hashlib.blake2b(target.encode("utf-8", "surrogateescape"), digest_size=8).digest()
-        if digest in self._taken:
-            return True
+        known = digest in self._taken
         self._taken.add(digest)
-        return False
+        return known
 
 
 def _claimed(name: str, animated: bool) -> ImageFormat:
@@ -284,8 +283,6 @@ def _make(folder: Path, temporary: Path) -> None:
             for inner in walk(str(folder), ALL):
                 entry = ZipInfo(readable(inner))  # has no time, so equal results are equal ZIPs
                 entry.external_attr = 0o644 << 16
-                entry.file_size = (folder / inner).stat().st_size
-                with (folder / inner).open("rb") as image, packed.open(entry, "w") as member:
-                    shutil.copyfileobj(image, member)
+                packed.writestr(entry, (folder / inner).read_bytes())
         file.flush()
         os.fsync(file.fileno())

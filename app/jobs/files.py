@@ -6,11 +6,11 @@ that count. So a torn end of a file, after a crash, is never read.
 
 import asyncio
 import logging
-import math
 import os
 import shutil
 import time
 from collections.abc import Awaitable
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TypeVar
@@ -69,18 +69,12 @@ class DataFolder:
 
     def unchanged(self) -> list[str]:
         """Return the names of folders in which nothing was written for ABANDONED seconds."""
-        before = time.time() - ABANDONED
-        with os.scandir(self._jobs) as entries:
-            return [each.name for each in entries if _changed(each) < before]
-
-
-def _changed(folder: os.DirEntry[str]) -> float:
-    """Return the time of the last change of a folder or a file in it, infinity if it vanishes."""
-    try:
-        with os.scandir(folder) as files:
-            return max([folder.stat().st_mtime, *(each.stat().st_mtime for each in files)])
-    except OSError:  # another process is removing it
-        return math.inf
+        before, found = time.time() - ABANDONED, list[str]()
+        for folder in self._jobs.iterdir():
+            with suppress(OSError):  # another process is removing it
+                if max(each.stat().st_mtime for each in (folder, *folder.iterdir())) < before:
+                    found.append(folder.name)
+        return found
 
 
 def private(path: str | Path, flags: int) -> int:
