@@ -115,7 +115,7 @@ class Sources:
         if name == STANDARD_INPUT or is_url(name):
             return None
         if is_address(name):
-            return None if _is_object(name) else self._stored(name)
+            return self._stored(name) if Choice().refusal(name) else None  # by its ending
         if os.path.isdir(name):
             inner = walk(name, self._choice, self._results, self.left_out)
             return (Source(below(name, each), each) for each in inner)
@@ -233,8 +233,3 @@ def _head(archive: Archive, member: Member) -> bytes:
 
 def _fail(error: BadArchive, _limit: int) -> bytes:
     raise error
-
-
-def _is_object(address: str) -> bool:
-    """Return whether an address names a single image, by its ending, and not all below a prefix."""
-    return not Choice().refusal(address)

@@ -153,17 +153,14 @@ def _tensor(message: Any, given: Any, settings: Settings) -> bytes:
     if field == "bytes_contents":
         if values:
             check_count(len(values), settings)
-        return b"".join(part for each in values for part in (_length(each), each))
+        pairs = ((len(each).to_bytes(PREFIX, "little"), each) for each in values)
+        return b"".join(part for pair in pairs for part in pair)
     if field == "fp32_contents":
         return np.fromiter(values, "<f4").tobytes()
     numbers = np.fromiter(values, np.uint32)
     if (numbers > 255).any():
         raise MalformedRequest("the values of a UINT8 tensor are 0 to 255")
     return numbers.astype(np.uint8).tobytes()
-
-
-def _length(element: bytes) -> bytes:
-    return len(element).to_bytes(PREFIX, "little")
 
 
 def reply_of(method: str, good: bool, headers: Mapping[bytes, bytes], body: bytes) -> bytes:
