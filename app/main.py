@@ -18,7 +18,7 @@ from app.decoders.pool import DecoderLimits, DecoderPool
 from app.fetch.fetcher import Fetcher
 from app.intake.presets import read_presets
 from app.pipeline.encoded_files import EncodedFiles
-from app.pipeline.memory import Memory, budget_for
+from app.pipeline.memory import LEAST, PER_PROCESS, Memory
 from app.pipeline.pipeline import Pipeline
 from app.routes import catalogue, health, images, inference, jobs, middleware, openapi, page
 from app.routes.openapi import PROBLEMS
@@ -184,7 +184,7 @@ async def start_service(
     async with AsyncExitStack() as started:  # a failure below stops what has been started
         threads = cores(settings)
         bounds = DecoderLimits.from_settings(settings, threads)
-        budget = budget_for(counters.front_ends * (bounds.processes or threads))
+        budget = max(LEAST, PER_PROCESS * counters.front_ends * (bounds.processes or threads))
         memory = Memory(budget, counters, return_freed_memory)
         decoders = DecoderPool(bounds, lambda reason: metrics.decoder_ends.labels(reason).inc())
         started.push_async_callback(decoders.aclose)

@@ -283,11 +283,6 @@ class Settings(BaseSettings):
     max_job_bytes: ClassVar[int] = 16 << 30
     """Bytes of the body that makes a job, and of what its archive unpacks to."""
 
-    @property
-    def max_arriving_bytes(self) -> int:
-        """Bytes of bodies that are still arriving: half of what may be admitted."""
-        return max(1, self.max_bytes_in_flight // 2)
-
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @property

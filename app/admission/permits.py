@@ -36,7 +36,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What may be in flight over all front ends; for a client 0 means no limit of its own."""
+    """What may be in flight over all front ends; for a client 0 means no limit of its own.
+
+    Of the bytes that may be admitted, half may be of bodies that are still `arriving`.
+    """
 
     images: int
     bytes: int
@@ -49,7 +52,7 @@ class Limits:
         return cls(
             settings.max_images_in_flight,
             settings.max_bytes_in_flight,
-            settings.max_arriving_bytes,
+            max(1, settings.max_bytes_in_flight // 2),
             settings.max_images_per_client,
         )
 

@@ -6,7 +6,7 @@ their options. The format of a filtered image may depend on that of its source, 
 once the image has been read: the option `format` and the Accept header become a small value here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from app.admission import Permit
 from app.http.negotiation import STREAMS, Accept
 from app.http.problems import MOST_ERRORS, read
-from app.intake.item import Item, Url
+from app.intake.item import Item
 from app.intake.json_items import parsed_json
 from app.intake.spool import Blob
 from models.api.schemas import (
@@ -29,6 +29,7 @@ from models.codec.costs import START, claimed_frames, encode_cost
 from models.codec.encoder import OPTIONS_OF
 from models.domain.errors import FieldError, InvalidParameter, NotAcceptable, ServiceError
 from models.domain.image import Subsampling
+from models.networks.served import Model, ServedNetwork, chosen
 from workers.filters.base import Filter
 from workers.filters.marks import MOST_PICTURE, Overlay
 from workers.filters.registry import nanoseconds, parse_chain, parse_one
@@ -197,19 +198,6 @@ class ImageRequest:
     items: tuple[Item, ...]
     wanted: Wanted
 
-    @property
-    def has_urls(self) -> bool:
-        """Return whether an image has to be fetched."""
-        return any(isinstance(item.content, Url) for item in self.items)
-
-    @property
-    def network(self) -> str | None:
-        """Return the name of the network that will be asked, None if none will be."""
-        wanted = self.wanted.labels if isinstance(self.wanted, Parts) else self.wanted
-        if isinstance(wanted, ClassifyTensors):
-            wanted = wanted.operation
-        return wanted.network if isinstance(wanted, Classify) else None
-
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
@@ -222,6 +210,12 @@ class Admitted:
         """Release the permit; may be called again."""
         if self.permit is not None:
             self.permit.release()
+
+
+def model_of(wanted: Wanted, networks: Sequence[ServedNetwork]) -> Model | None:
+    """Return the model of the labels that are wanted, None without labels."""
+    labels = wanted.labels if isinstance(wanted, Parts) else wanted
+    return chosen(networks, labels.network).model if isinstance(labels, Classify) else None
 
 
 def images_of_each(wanted: Wanted) -> int:

@@ -42,11 +42,6 @@ _PILLOW = 4
 """Bytes per pixel of Pillow's images in colour."""
 
 
-def budget_for(processes: int) -> int:
-    """Return the bytes of the budget of a server with `processes` decoder processes in all."""
-    return max(LEAST, PER_PROCESS * processes)
-
-
 class Memory:
     """One budget of bytes, by estimate, which front ends with the same `counters` share.
 

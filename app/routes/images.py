@@ -37,7 +37,7 @@ from app.http.request import (
     header,
     seconds_of,
 )
-from app.intake.item import Item, check_count
+from app.intake.item import Item, Url, check_count
 from app.intake.json_items import in_parsing_thread
 from app.intake.presets import NO_PRESETS, Presets
 from app.intake.request_items import PICTURES, collect, options_of
@@ -50,6 +50,7 @@ from app.intake.wanted import (
     Wanted,
     chain_of,
     images_of_each,
+    model_of,
     output_format,
     version_of,
     versions_of,
@@ -75,7 +76,6 @@ from models.domain.errors import (
     NotAcceptable,
     WeightsMissing,
 )
-from models.networks.served import chosen
 from models.plugins import plugins
 from models.settings import Settings
 from models.version import VERSION
@@ -273,8 +273,7 @@ def _rendering(
     form: str,
 ) -> Rendering:
     """Return the values with which the answers of a request are rendered."""
-    network = asked.network
-    model = None if network is None else chosen(service.computing().networks, network).model
+    model = model_of(asked.wanted, service.computing().networks)
     headers, named = dict[str, str](), "model" in options
     if isinstance(asked.wanted, Version | Parts):  # images depend on the filters and on Accept
         headers = {"X-Filter-Spec": str(SPEC_VERSION), "Vary": "Accept"}
@@ -337,7 +336,7 @@ async def tagged(
     URLs are fetched here, because the tag needs the contents. A request with an image that cannot
     be had gets no tag.
     """
-    if asked.has_urls:
+    if any(isinstance(each.content, Url) for each in asked.items):
         with rendering.intake.measure("fetch"):
             items = await service.pipeline.fetched(asked.items, permit)
         asked = replace(asked, items=items)

@@ -15,7 +15,7 @@ from app.http.problems import read
 from app.http.request import content_type, departure_of, media_type
 from app.intake.body import announced, coding_of, unpacked
 from app.intake.request_items import MEDIA_TYPES, options_of
-from app.intake.wanted import ImageRequest, Wanted
+from app.intake.wanted import Wanted, model_of
 from app.responses.answers import Body, StreamedBody
 from app.responses.records import VectorStyle
 from app.routes.image_route import client_name
@@ -34,7 +34,6 @@ from models.domain.errors import (
     InvalidParameter,
     JobsDisabled,
 )
-from models.networks.served import chosen
 
 if TYPE_CHECKING:  # only servers with jobs load them, and SQLAlchemy with them
     from app.jobs.jobs import Jobs
@@ -55,8 +54,7 @@ def work_of(service: Service) -> "WorkOf":
 
     def work(operation: str, given: Mapping[str, Any]) -> Work:
         wanted = _wanted(operation, given, service)
-        network = ImageRequest((), wanted).network
-        model = None if network is None else chosen(service.computing().networks, network).model
+        model = model_of(wanted, service.computing().networks)
         labels = None if model is None else model.labels
         shown = None if model is None else model.record_for("model" in given).model_dump()
         return Work(wanted, labels, VectorStyle.of(given), shown)
