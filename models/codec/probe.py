@@ -102,7 +102,11 @@ def read_header(data: bytes, max_pixels: int, *, all_frames: bool = False) -> He
     if format_ is None:
         known = ", ".join(f.name for f in ImageFormat)
         raise UnsupportedMedia(f"the bytes are not an image of a format read here: {known}")
-    cost = check(data, format_, max_pixels)
+    cost = check_jpeg(data, max_pixels) if format_ is ImageFormat.JPEG else _PER_PIXEL[format_]
+    if format_ in (ImageFormat.WEBP, ImageFormat.HEIF):  # which libraries allocate when they open
+        width, height = stated_size(data, format_)
+        if width * height > max_pixels:
+            raise too_large(width, height, max_pixels)
     return opened_header(data, format_, max_pixels, cost, all_frames=all_frames)
 
 
@@ -195,22 +199,6 @@ _PER_PIXEL = {
 }
 """CPU seconds a pixel of usual files of all formats but JPEG. The limit of CPU time of a process
 ends the unusual: run lengths, the scans of a JPEG in a TIFF, and a HEIF of many bytes a pixel."""
-
-
-def check(data: bytes, format: ImageFormat, max_pixels: int) -> float:
-    """Return the CPU seconds that each pixel is estimated to take.
-
-    Raises Undecodable or TooManyPixels for a JPEG that would cost more than its image is worth, and
-    for the size that a WebP or a HEIF states. The limits of a decoder process end all other files
-    of that kind.
-    """
-    if format is ImageFormat.JPEG:
-        return check_jpeg(data, max_pixels)
-    if format in (ImageFormat.WEBP, ImageFormat.HEIF):
-        width, height = stated_size(data, format)
-        if width * height > max_pixels:
-            raise too_large(width, height, max_pixels)
-    return _PER_PIXEL[format]
 
 
 def stated_size(data: bytes, format: ImageFormat) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import math
 import re
 import struct
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -346,17 +346,15 @@ class ComposedTables(TableFilter):
 
 def steps(filters: Sequence[Filter]) -> tuple[Filter, ...]:
     """Return the filters in order, each run of neighbours that have tables as a single filter."""
-    return tuple(_steps(filters))
-
-
-def _steps(filters: Sequence[Filter]) -> Iterator[Filter]:
+    made: list[Filter] = []
     tables = [(each, each.table()) for each in filters]
     for collapses, run in groupby(tables, lambda pair: pair[1] is not None):
         if not collapses:
-            yield from (each for each, _ in run)
+            made += [each for each, _ in run]
             continue
         whole = np.arange(256, dtype=np.uint8)
         for _, table in run:
             assert table is not None
             whole = table.ravel()[whole]
-        yield ComposedTables(levels=whole.tobytes())
+        made.append(ComposedTables(levels=whole.tobytes()))
+    return tuple(made)
