@@ -118,11 +118,6 @@ class NetworkSpec:
     bundled: Bundled | None = None
     folder: Folder | None = None
 
-    def __post_init__(self) -> None:
-        files = bool(self.weights) is (self.folder is None)
-        if not files or any(each.network != self.name for each in self.weights):
-            raise ValueError(f"{self.name}: files of weights, all of this network, or a folder")
-
     @property
     def title(self) -> str:
         """Return the name of the architecture and of its library, for messages."""
