@@ -106,7 +106,7 @@ class Replica:
         The deadline of `job` is the time left, because the clocks of two hosts differ. A call that
         is cancelled drops its job.
         """
-        deadline = Deadline.after(job.deadline.at, time.monotonic())
+        deadline = Deadline(time.monotonic() + job.deadline.at)
         try:
             done = await self.backend.run(replace(job, deadline=deadline), alone=alone)
         except ServiceError as error:

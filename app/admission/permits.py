@@ -343,7 +343,7 @@ class StreamPermits:
         permit.deadline = self._deadline()
 
     def _deadline(self) -> Deadline:
-        return Deadline.after(self._seconds, self._admission.clock())
+        return Deadline(self._admission.clock() + self._seconds)
 
     async def _patiently(self, attempt: Callable[[], T]) -> T:
         """Return what `attempt` returns; repeat it while admission refuses it. Raises Draining."""

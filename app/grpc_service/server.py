@@ -196,7 +196,7 @@ class _Calls:
         if keys is not None and method == "ModelInfer":
             keys.client_of(scope)
         seconds = min(seconds_of(scope, self._settings), context.time_remaining() or math.inf)
-        deadline = Deadline.after(seconds, time.monotonic())
+        deadline = Deadline(time.monotonic() + seconds)
         await before(deadline, slot.enter_async_context(self._slots.hold(client_of(scope))))
         message = await before(deadline, context.read())
         if message is grpc.aio.EOF:

@@ -54,7 +54,7 @@ DIGITS = 12
 
 def deadline_of(scope: Scope, settings: Settings) -> Deadline:
     """Return the deadline by `X-Deadline-Ms`, capped by the server, or by default, from now."""
-    return Deadline.after(seconds_of(scope, settings), time.monotonic())
+    return Deadline(time.monotonic() + seconds_of(scope, settings))
 
 
 def seconds_of(scope: Scope, settings: Settings) -> float:

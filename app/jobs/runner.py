@@ -238,7 +238,7 @@ class ImageWorker:
         self, client: str, work: Work, index: int, given: StoredLine, inputs: Inputs
     ) -> Answer:
         seconds = BEHIND * self.settings.max_deadline
-        deadline = Deadline.after(seconds, self.admission.clock())
+        deadline = Deadline(self.admission.clock() + seconds)
         with self.admission.enter(client, deadline, Lane.BACKGROUND) as permit:
             content = await inputs.content(given)
             item = Item(index, content, given.url or given.path, given.id)

@@ -84,7 +84,7 @@ class Canary:
     async def probe(self) -> None:
         """Send a canary for each operation, and remember the outcome; neither is counted."""
         for number, operation in enumerate(self._operations):
-            deadline = Deadline.after(2 * self._interval, self._clock())
+            deadline = Deadline(self._clock() + 2 * self._interval)
             try:
                 with uncounted():
                     completed = await self._backend.run(Job(operation, self._image, deadline))

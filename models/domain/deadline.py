@@ -10,11 +10,6 @@ class Deadline:
 
     at: float
 
-    @classmethod
-    def after(cls, seconds: float, now: float) -> "Deadline":
-        """Return the deadline that is `seconds` after `now`."""
-        return cls(now + seconds)
-
     @property
     def alarm(self) -> float | None:
         """Return the moment as event loops expect it: None if it is infinite."""

@@ -250,7 +250,7 @@ async def test_a_hung_device_still_gives_the_deadline_in_time(rig: Rig) -> None:
     rig.hold()
     start = time.monotonic()
     with pytest.raises(DeadlineExceeded):
-        await rig.backend.run(fake_job(deadline=Deadline.after(0.05, start)))
+        await rig.backend.run(fake_job(deadline=Deadline(start + 0.05)))
     assert time.monotonic() - start >= 0.045
 
 
@@ -262,7 +262,7 @@ async def test_a_job_past_its_deadline_never_reaches_the_device(rig: Rig) -> Non
 
 
 async def test_a_job_whose_deadline_passes_in_the_queue_never_reaches_the_device(rig: Rig) -> None:
-    soon = Deadline.after(0.5, time.monotonic())
+    soon = Deadline(time.monotonic() + 0.5)
     plug, late = await started(rig, fake_job(1, deadline=soon))
     # A report of a replica may be older than the job: none that waits may mean not yet.
     await wait_until(lambda: rig.backend.load().queued_jobs == 1 or late.done())

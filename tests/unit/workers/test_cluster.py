@@ -164,7 +164,7 @@ async def test_a_stopped_worker_is_a_replica_that_leaves() -> None:
     async with served(lambda: None) as (backend, handle):
         handle.replica.worker.stop()
         with pytest.raises(DeadlineExceeded):
-            await backend.run(fake_job(1, deadline=Deadline.after(0.2, time.monotonic())))
+            await backend.run(fake_job(1, deadline=Deadline(time.monotonic() + 0.2)))
         assert len(handle.alone) > MAX_LOSSES
 
 

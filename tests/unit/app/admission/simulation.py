@@ -144,7 +144,7 @@ class Simulation:
     ) -> None:
         """Simulate a request of one image, before a deadline; it may wait for `memory`."""
         start, expected = self.clock(), int(cost * self.expected * 1e6)
-        deadline = Deadline.after(seconds, start)
+        deadline = Deadline(start + seconds)
         try:
             with self.admission.enter(client, deadline) as permit:
                 permit.complete(100_000)

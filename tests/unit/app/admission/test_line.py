@@ -37,7 +37,7 @@ class Server:
 
     def ask(self, client: str, seconds: float, work: int = SLOW, images: int = 1) -> Turn:
         """Admit a request that has come whole, of which one image asks for its turn."""
-        permit = self.admission.enter(client, Deadline.after(seconds, self.clock()))
+        permit = self.admission.enter(client, Deadline(self.clock() + seconds))
         try:
             permit.grow(1, 10)
             permit.expect(images)

@@ -263,7 +263,7 @@ async def test_a_pause_beyond_the_deadline_is_not_begun(world: World) -> None:
     world.origin.answers["/"] = status(503, Retry_After=8)
     now = asyncio.get_running_loop().time()
     with pytest.raises(OriginFailed, match="answered 503"):
-        await world.get(deadline=Deadline.after(5, now))
+        await world.get(deadline=Deadline(now + 5))
     assert world.slept == []
 
 
@@ -290,7 +290,7 @@ async def test_the_requests_deadline_comes_first_when_it_is_the_nearest(world: W
     world.origin.answers["/"] = silent()
     now = asyncio.get_running_loop().time()
     with pytest.raises(DeadlineExceeded):
-        await world.get(deadline=Deadline.after(0.05, now))
+        await world.get(deadline=Deadline(now + 0.05))
     await world.origin.gone.wait()
     assert world.outcomes == ["timed_out"]
 

@@ -101,7 +101,7 @@ class Held:
 async def test_a_server_that_gives_its_requests_up_ends_no_image_of_a_job(
     in_background: bool,
 ) -> None:
-    deadline = Deadline.after(100, asyncio.get_running_loop().time())
+    deadline = Deadline(asyncio.get_running_loop().time() + 100)
     given_up = nullcontext() if in_background else pytest.raises(TimeoutError)
     with given_up, timeout_of(cast(Permit, Held(in_background, deadline))):
         alarms().end()
