@@ -31,16 +31,11 @@ def main() -> int:
     parser.add_argument("--through", choices=PROGRAMS, help="a proxy that all clients connect to")
     parser.add_argument("--out", type=Path, help="a JSON file in which the results replace others")
     parser.add_argument("--note", default="", help="what a reader should know of the machine")
-    parser.add_argument("--list", action="store_true", help="name all attacks")
     parser.add_argument("--as-attacker", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.as_attacker:
         name, port, pid, source = arguments.as_attacker
         as_attacker(ATTACKS[name], Target(int(port), int(pid), source))
-        return 0
-    if arguments.list:
-        for name, attack in ATTACKS.items():
-            print(f"{name:28} {attack.about}")
         return 0
     words = ["git", "describe", "--always", "--dirty=+"]
     results: list[dict[str, Any]] = []
