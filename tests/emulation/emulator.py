@@ -32,7 +32,7 @@ ROOT = "".join(f'#include "{each.name}"\n' for each in loader.modules())
 FLAGS = ("-std=c++17", "-w", f"-I{loader.FOLDER}", "-include", str(HEADER))
 """Options with which g++ reads any file of the kernels as C++."""
 
-OPTIONS = ("-O2", "-fno-strict-aliasing", "-ffp-contract=off", "-fPIC", "-shared")
+OPTIONS = ("-O1", "-fno-strict-aliasing", "-ffp-contract=off", "-fPIC", "-shared")
 GUARD, POISON = 256, 0xCD
 
 

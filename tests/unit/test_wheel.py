@@ -79,6 +79,7 @@ def test_an_image_is_filtered_by_the_processes_that_the_command_starts(
         assert found.convert("RGB").getpixel((3, 3)) == (0, 128, 128)
 
 
+@pytest.mark.slow
 def test_ray_serve_finds_the_application_in_the_wheel(site: Path, tmp_path: Path) -> None:
     program = (
         "from darkroom.cluster import build; print(build.__module__, type(build({})).__name__)"

@@ -206,7 +206,9 @@ async def test_a_cancelled_job_cancels_its_call() -> None:
         assert handle.calls[0].cancelled
 
 
-async def test_replicas_that_are_not_there_any_more_are_forgotten() -> None:
+async def test_replicas_that_are_not_there_any_more_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with served(lambda: None) as (backend, handle):
         await wait_until(lambda: backend.load().alive)
         assert backend.busy_images == 8
@@ -216,6 +218,7 @@ async def test_replicas_that_are_not_there_any_more_are_forgotten() -> None:
         backend._reports = {n: (at - SILENT, each) for n, (at, each) in backend._reports.items()}
         backend._take([other])  # and is silent for too long
         assert backend.busy_images == 4
+        monkeypatch.setattr(cluster, "SILENT", 0.5)
         handle.wrong = ["no report"] * 3
         await wait_until(lambda: not handle.wrong)
         await wait_until(lambda: backend.busy_images == 8)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
 
@@ -106,7 +106,6 @@ def resized_whole(pixels: Pixels) -> Pixels:
     return np.asarray(levels.permute(1, 2, 0), np.uint8)
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.integers(1, 12), st.integers(90, 700), st.booleans(), st.integers(0, 99))
 def test_very_long_images_are_cropped_as_if_resized_whole(
     short: int, long: int, tall: bool, seed: int

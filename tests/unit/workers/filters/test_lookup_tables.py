@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.domain.deadline import NEVER
@@ -40,7 +40,6 @@ def one_by_one(operation: FilterChain, pixels: Pixels) -> Pixels:
     return pixels
 
 
-@settings(max_examples=300)
 @given(ops=OPS, pixels=images())
 def test_any_chain_gives_the_bytes_of_its_filters_one_by_one(
     ops: list[dict[str, object]], pixels: Pixels

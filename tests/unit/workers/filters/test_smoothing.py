@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.ndimage
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -84,7 +84,6 @@ def slow_means(pixels: Pixels, h: float, patch: int, search: int) -> NDArray[np.
     return np.asarray(sums / weights.sum((2, 3))[..., None], np.float64)
 
 
-@settings(max_examples=60)
 @given(
     images(channels=(1, 3)),
     st.one_of(st.sampled_from([1.0, 10.0, 100.0]), st.floats(1, 100)),
