@@ -39,6 +39,7 @@ WITH_EXAMPLES = [
 def documented(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with start(
         weights="bundled",
+        decoders="auto",
         fetch_allowed_networks="127.0.0.0/8",
         fetch_ports="1-65535",
         data_folder=tmp_path_factory.mktemp("jobs"),

@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(start: Start, folder: Path) -> Iterator[httpx.Client]:
-    with start(data_folder=folder, max_jobs_per_client=2, max_job_items=500) as running:
+    with start(decoders=2, data_folder=folder, max_jobs_per_client=2, max_job_items=500) as running:
         yield running.client
 
 
