@@ -116,7 +116,8 @@ class Permit:
     def complete(self, n_bytes: int, images: int = 1) -> None:
         """Admit `images` of `n_bytes` bytes, whose body has arrived; raises as `grow` does."""
         self.grow(images, n_bytes)
-        self._count_arriving(-self._arriving)
+        if self._arriving:
+            self._count_arriving(-self._arriving)
 
     def grow(self, n_images: int, n_bytes: int) -> None:
         """Hold more images, which were found in the body, or more bytes, which were downloaded.
@@ -162,7 +163,8 @@ class Permit:
     def release(self) -> None:
         """Release everything that is held; further calls have no effect."""
         self._count(-self._images, -self._bytes)
-        self._count_arriving(-self._arriving)
+        if self._arriving:
+            self._count_arriving(-self._arriving)
 
     def _check(self, n_images: int, n_bytes: int) -> None:
         """Raise Overloaded if what is counted, with these images and bytes, exceeds a limit."""
@@ -208,11 +210,10 @@ class Permit:
             counters.add(Total.BYTES, n_bytes)
 
     def _count_arriving(self, n_bytes: int) -> None:
-        if n_bytes:
-            counters = self._admission.counters
-            self._arriving += n_bytes
-            counters.add(Total.ARRIVING, n_bytes)
-            counters.add_for(self._key, ByKey.ARRIVING, n_bytes)
+        counters = self._admission.counters
+        self._arriving += n_bytes
+        counters.add(Total.ARRIVING, n_bytes)
+        counters.add_for(self._key, ByKey.ARRIVING, n_bytes)
 
     def __enter__(self) -> "Permit":
         return self
