@@ -133,17 +133,12 @@ def flatten(
     flat = np.empty((len(stored), 3), np.uint8)
     for start in range(0, len(stored), STRIPE):
         stripe = stored[start : start + STRIPE]
-        flat[start : start + STRIPE] = _over(stripe, background)
+        shown = PillowImage.fromarray(stripe[np.newaxis])
+        behind = PillowImage.new("RGBA", shown.size, (*background, 255))
+        over = PillowImage.alpha_composite(behind, shown).convert("RGB")
+        flat[start : start + STRIPE] = np.asarray(over)[0]
         taken(stripe)
     return Image(flat.reshape(image.height, image.width, 3))
-
-
-def _over(pixels: Pixels, background: tuple[int, int, int]) -> Pixels:
-    """Return pixels (n, 4) over a colour, as (n, 3)."""
-    stored = PillowImage.fromarray(pixels[np.newaxis])
-    behind = PillowImage.new("RGBA", stored.size, (*background, 255))
-    flat = PillowImage.alpha_composite(behind, stored).convert("RGB")
-    return np.asarray(flat, np.uint8).reshape(-1, 3)
 
 
 MAX_SIDE: Mapping[ImageFormat, int] = {

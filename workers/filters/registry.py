@@ -92,11 +92,6 @@ def allowed(schema: Schema) -> str:
     return f"{article} {noun} from {kind['minimum']} to {kind['maximum']}{unit}{above}"
 
 
-def is_number(schema: Schema) -> bool:
-    """Return whether the parameter is a number, which is neither `true` nor text in JSON."""
-    return _variants(schema)[0].get("type") in ("number", "integer")
-
-
 def _variants(schema: Schema) -> list[Any]:
     return schema.get("anyOf") or [schema]
 
@@ -186,7 +181,7 @@ def _parse(op: object, path: str, *, text: bool) -> Filter:
     wrong: dict[str, object] = {
         key: op[key]
         for key, schema in parameters.items()
-        if key in op and is_number(schema) and _is_no_number(op[key], text=text)
+        if key in op and _is_no_number(op[key], schema, text=text)
     }
     # The first unknown ones suffice: pydantic describes all of them, which takes 6 µs each.
     known = {key: given for key, given in op.items() if key in parameters}
@@ -206,7 +201,10 @@ def _parse(op: object, path: str, *, text: bool) -> Filter:
     return parsed
 
 
-def _is_no_number(value: object, *, text: bool) -> bool:
+def _is_no_number(value: object, schema: Schema, *, text: bool) -> bool:
+    """Return whether a parameter is a number and its value is `true` or text that is none."""
+    if _variants(schema)[0].get("type") not in ("number", "integer"):
+        return False
     if isinstance(value, str):
         return not (text and is_plain(value))
     return isinstance(value, bool | bytes)

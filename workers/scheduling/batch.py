@@ -40,10 +40,6 @@ class Batch:
             if ticket.on_device is not None:
                 ticket.on_device(has_it)
 
-    def counted(self) -> "Batch":
-        """Return the batch without the server's own jobs."""
-        return replace(self, tickets=[each for each in self.tickets if each.job.counted])
-
     def outcomes(self, result: BatchResult, max_batch_size: int) -> list[tuple[Ticket, Outcome]]:
         """Return every job's own outcome."""
         size = len(self.tickets)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Generic
 
 from models.domain.backend import Load
@@ -369,7 +370,7 @@ class Worker(Generic[SlotT]):
 
     def _finish(self, batch: Batch, result: BatchResult) -> None:
         with self._lock:
-            counted = batch.counted()
+            counted = replace(batch, tickets=[each for each in batch.tickets if each.job.counted])
             jobs, launched_at = len(counted.tickets), batch.launched_at
             seconds = self._rate.add(jobs, launched_at, self._clock(), result.decode)
         outcomes = batch.outcomes(result, self._batcher.limits.max_batch_size)

@@ -82,10 +82,6 @@ DESTINATION = np.dtype([("channel", np.uint64, 4), ("pitch", np.uint64, 4)])
 """nvjpegImage_t: device addresses of up to four planes, and their pitches in bytes."""
 
 
-PROPERTIES = 3
-"""Major, minor and patch version, as nvjpegGetProperty numbers them from 0."""
-
-
 class NvJpegUnfit(RuntimeError):
     """The library belongs to another CUDA major than torch, and must not be used beside it."""
 
@@ -169,7 +165,7 @@ def hardware_decoder() -> tuple[NvJpeg | None, str | None]:
 
 def library_version() -> tuple[int, ...]:
     """Return the version of the library; no GPU is needed. Raises pathfinder's error without it."""
-    values = [ctypes.c_int() for _ in range(PROPERTIES)]
+    values = [ctypes.c_int() for _ in ("major", "minor", "patch")]
     for number, value in enumerate(values):
         if status := _library().nvjpegGetProperty(number, ctypes.byref(value)):
             raise NvJpegError("nvjpegGetProperty", status)

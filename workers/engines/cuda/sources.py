@@ -84,7 +84,8 @@ class BatchSources:
         rows[at] = planes(jpegs, slot.second)
         shapers = {each.shaper for each in jpegs}
         if shapers != {None}:
-            added = {each: self._shaper(each) for each in shapers}
+            levels = srgb_levels().tobytes()
+            added = {each: slot.tables.add(each + levels) if each else 0 for each in shapers}
             rows["shaper"][at] = [added[each.shaper] for each in jpegs]
         files = np.zeros((len(images), 2), np.uint64)  # address and bytes of each JPEG
         files[at] = [(j.data.__array_interface__["data"][0], len(j.data)) for j in jpegs]
@@ -93,10 +94,6 @@ class BatchSources:
         # After decoding has begun, so that the engines do not wait for it.
         slot.jpeg_blocks.check(self._kernels, encoded, files[at])
         return rows
-
-    def _shaper(self, shaper: bytes | None) -> int:
-        """Return the device address that a shaper and the sRGB levels will have; 0 for None."""
-        return 0 if shaper is None else self._slot.tables.add(shaper + srgb_levels().tobytes())
 
     def _decode(
         self,
