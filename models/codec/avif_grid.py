@@ -55,20 +55,15 @@ EncodeCell = Callable[[Pixels], bytes]
 """Encodes an array as an AVIF of one item, without metadata."""
 
 
-@dataclass(frozen=True, slots=True)
 class GridLayout:
-    """Rows and columns of a grid, and the height and width of its cells, all in pixels."""
+    """Rows and columns of a grid, and the height and width of its cells, all in pixels.
 
-    rows: int
-    columns: int
-    height: int
-    width: int
+    The cells are equal, with the even sides of 4:2:0; the last reach beyond the image.
+    """
 
-    @classmethod
-    def of(cls, height: int, width: int) -> "GridLayout":
-        """Return equal cells with the even sides of 4:2:0; the last reach beyond the image."""
-        rows, columns = math.ceil(height / SIDE), math.ceil(width / SIDE)
-        return cls(rows, columns, _even(height / rows), _even(width / columns))
+    def __init__(self, height: int, width: int) -> None:
+        self.rows, self.columns = math.ceil(height / SIDE), math.ceil(width / SIDE)
+        self.height, self.width = _even(height / self.rows), _even(width / self.columns)
 
     def cells(self, pixels: Pixels) -> Iterator[Pixels]:
         """Yield the cells row by row; the edge is repeated beyond the image."""
@@ -93,7 +88,7 @@ def encode_grid(pixels: Pixels, encode_cell: EncodeCell, exif: bytes = b"") -> b
     `encode_cell` gets arrays of equal shapes with 1 or 3 channels. `exif` is an EXIF block.
     """
     height, width, channels = pixels.shape
-    layout = GridLayout.of(height, width)
+    layout = GridLayout(height, width)
     file = _File(height, width, layout)
     primary = file.add_grid(layout.cells(pixels[:, :, :3]), encode_cell)
     if channels == 4 and not (pixels[:, :, 3] == 255).all():

@@ -337,7 +337,7 @@ class CudaEngine:
             tables=Tables(device),
             host=torch.empty(room, dtype=torch.uint8, pin_memory=True),
             outputs={
-                each.spec.name: Outputs.of(batch, each.n_classes, each.spec.features, device)
+                each.spec.name: Outputs(batch, each.n_classes, each.spec.features, device)
                 for each in self._networks
             },
             marks=Marks(),

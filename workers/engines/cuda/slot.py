@@ -128,24 +128,16 @@ class Marks:
     done: torch.cuda.Event = field(default_factory=partial(_timed, blocking=True))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Outputs:
-    """Memory of the host for the outputs of a network for a batch, float32.
+    """Memory of the host for the outputs of a network for a batch, float32, pinned for a GPU.
 
     Scores are (batch, 3, classes), vectors (batch, features).
     """
 
-    scores: Tensor
-    vectors: Tensor
-
-    @classmethod
-    def of(cls, batch: int, n_classes: int, features: int, device: torch.device) -> "Outputs":
-        """Allocate the memory, which is pinned where `device` is a GPU."""
+    def __init__(self, batch: int, n_classes: int, features: int, device: torch.device) -> None:
         pinned = device.type == "cuda"
-        return cls(
-            torch.zeros((batch, 3, n_classes), pin_memory=pinned),
-            torch.zeros((batch, features), pin_memory=pinned),
-        )
+        self.scores = torch.zeros((batch, 3, n_classes), pin_memory=pinned)
+        self.vectors = torch.zeros((batch, features), pin_memory=pinned)
 
 
 @dataclass(slots=True, eq=False)

@@ -60,7 +60,7 @@ def test_each_cell_has_the_pixels_that_it_has_alone(chroma: codec.Chroma) -> Non
     pixels = picture(160, 240, 3)
     options = Encoding(quality=60, chroma=chroma)
     found = read(codec.encode(Image(pixels), ImageFormat.AVIF, options))
-    layout = GridLayout.of(160, 240)
+    layout = GridLayout(160, 240)
     assert (layout.rows, layout.columns, layout.height, layout.width) == (2, 3, 80, 80)
     for number, cell in enumerate(layout.cells(pixels)):
         top, left = 80 * (number // 3), 80 * (number % 3)

@@ -46,7 +46,7 @@ def answered(operation: Classify, levels: Sequence[int]) -> tuple[list[Any], Fak
     cropper = Cropper(EmulatedKernels(), RESNET34.preprocessing, table)
     classifying = Classifying(cast(GraphedNetwork, network), cropper, cast(Streams, NoStreams()))
     slot: GpuSlot = staging_slot(1 << 20)
-    slot.outputs = {"resnet34": Outputs.of(BATCH, CLASSES, FEATURES, CPU)}
+    slot.outputs = {"resnet34": Outputs(BATCH, CLASSES, FEATURES, CPU)}
     images = [Image(np.full((40, 30, 3), level, np.uint8)) for level in levels]
     jobs = [Job(operation, image) for image in images]
     classifying.launch(slot, jobs)
@@ -94,7 +94,7 @@ def test_inputs_that_were_preprocessed_are_copied_in_their_order_and_precision()
     cropper = cast(Cropper, None)  # nothing is cropped
     classifying = Classifying(cast(GraphedNetwork, network), cropper, cast(Streams, NoStreams()))
     slot: GpuSlot = staging_slot(1 << 21)
-    slot.outputs = {"resnet34": Outputs.of(BATCH, CLASSES, FEATURES, CPU)}
+    slot.outputs = {"resnet34": Outputs(BATCH, CLASSES, FEATURES, CPU)}
     values = np.random.default_rng(5).normal(0, 1, (3, 3, 224, 224)).astype(np.float32)
     operation = Classify(network="resnet34", preprocessed=True)
     jobs = [Job(operation, NetworkInput(each)) for each in values]
