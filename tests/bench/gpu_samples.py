@@ -4,7 +4,7 @@ import shutil
 import statistics
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 
 FIELDS = ("utilization.gpu", "utilization.memory", "utilization.jpeg")
@@ -41,9 +41,24 @@ def cuda_stack() -> dict[str, str | None] | None:
     """Return the versions of torch, of its CUDA, of CuPy, NVRTC and nvJPEG; None without CuPy."""
     if find_spec("cupy") is None:
         return None
-    from workers.engines.cuda.kernels import versions
+    import cupy
+    import torch
+    from cuda.pathfinder import DynamicLibNotFoundError
 
-    return versions()
+    from workers.engines.cuda.nvjpeg import library_version
+    from workers.engines.cuda.nvrtc import Nvrtc
+
+    nvrtc = Nvrtc().version.removeprefix("nvrtc ")
+    nvjpeg = None
+    with suppress(DynamicLibNotFoundError):
+        nvjpeg = ".".join(map(str, library_version()))
+    return {
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "cupy": f"cupy-cuda{nvrtc.partition('.')[0]}x {cupy.__version__}",
+        "nvrtc": nvrtc,
+        "nvjpeg": nvjpeg,
+    }
 
 
 def _known() -> tuple[str, ...]:

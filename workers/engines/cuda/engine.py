@@ -29,7 +29,7 @@ from workers.engines.cuda.classifying import Classifying, Cropper, weights_bytes
 from workers.engines.cuda.filtering import GpuFiltering
 from workers.engines.cuda.jpeg_blocks import JpegBlocks, ReadableMemory
 from workers.engines.cuda.jpeg_encoder import EXACT
-from workers.engines.cuda.kernels import Kernels, versions
+from workers.engines.cuda.kernels import Kernels
 from workers.engines.cuda.network import GraphedNetwork
 from workers.engines.cuda.nvjpeg import Decoder, SharedStates, hardware_decoder, shared_sizes
 from workers.engines.cuda.slot import GpuSlot, Marks, Outputs, Region, Streams, Tables, times
@@ -172,7 +172,7 @@ class CudaEngine:
         torch.backends.cuda.cufft_plan_cache.max_size = FFT_PLANS
         self._streams = Streams(self._torch_device)
         self._nvjpeg, self.degraded = hardware_decoder()
-        log.info("CUDA: %s", versions())
+        log.info("torch %s is built for CUDA %s", torch.__version__, torch.version.cuda)
         kernels = Kernels(cubins)
         self._classifying: dict[str, Classifying] = {}
         for network in networks:

@@ -1,15 +1,12 @@
-"""Compiled kernels, launched on torch's current stream, and the versions of the CUDA libraries."""
+"""Compiled kernels, launched on torch's current stream."""
 
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from typing import Any
 
 import cupy
 import torch
-from cuda.pathfinder import DynamicLibNotFoundError
 
 from models.setting_types import cache_folder
-from workers.engines.cuda.nvjpeg import library_version
 from workers.engines.cuda.nvrtc import Nvrtc
 from workers.kernels import loader
 from workers.kernels.compilation import compiled
@@ -101,33 +98,3 @@ def _from_cubins(store: CubinStore) -> Mapping[str, Any]:
         module.load(cubins[each.name])
         functions |= {name: module.get_function(name) for name in each.kernels}
     return functions
-
-
-def versions() -> dict[str, str | None]:
-    """Return the versions of torch, of its CUDA, of CuPy, NVRTC and nvJPEG; no GPU is needed."""
-    return {
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "cupy": _cupy(),
-        "nvrtc": Nvrtc().version.removeprefix("nvrtc "),
-        "nvjpeg": _nvjpeg(),
-    }
-
-
-def _cupy() -> str | None:
-    """Return the name and the version of the wheel, because CuPy has a wheel for each CUDA
-    major.
-    """
-    for name in ("cupy-cuda12x", "cupy-cuda13x"):
-        try:
-            return f"{name} {metadata.version(name)}"
-        except metadata.PackageNotFoundError:
-            continue
-    return None
-
-
-def _nvjpeg() -> str | None:
-    try:
-        return ".".join(map(str, library_version()))
-    except DynamicLibNotFoundError:
-        return None
