@@ -23,7 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests import hostile
@@ -77,12 +77,16 @@ def sample(pid: int, at: float) -> Sample:
     return Sample(at, found.memory / 1e6, shared / 1e6, descriptors, threads, found.processes)
 
 
-def growth(samples: Sequence[Sample], quantity: str) -> float:
-    """Return the median of the last fifth over that of the second fifth; 1 where nothing grows."""
+def medians(samples: Sequence[Sample], quantity: str) -> list[float]:
+    """Return the median of each fifth of the time."""
     values = [float(getattr(each, quantity)) for each in samples]
     fifth = max(1, len(values) // 5)
-    early = statistics.median(values[fifth : 2 * fifth] or values)
-    late = statistics.median(values[-fifth:])
+    return [statistics.median(values[n * fifth :][:fifth] or values) for n in range(5)]
+
+
+def growth(samples: Sequence[Sample], quantity: str) -> float:
+    """Return the median of the last fifth over that of the second fifth; 1 where nothing grows."""
+    _, early, *_, late = medians(samples, quantity)
     return late / max(1.0, early) if late - early > STEPS[quantity] else 1.0
 
 
@@ -186,7 +190,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--front-ends", type=int, default=2)
-    parser.add_argument("--samples", type=Path, help="where to keep the samples, as JSON")
     arguments = parser.parse_args()
     flags = ("--weights", "random", "--log-level", "error")
     with serving(*flags, "--front-ends", str(arguments.front_ends)) as served:
@@ -194,7 +197,7 @@ def main() -> int:
         traffic = Traffic(target)
         traffic.start()
         try:
-            samples, faults, killed = _watch(target, arguments.minutes * 60)
+            samples, killed = _watch(target, arguments.minutes * 60)
         finally:
             traffic.stop()
         time.sleep(3)
@@ -208,9 +211,6 @@ def main() -> int:
         broken.append(f"{traffic.crashes()} answers of 500")
     if not survived:
         broken.append("the server ended")
-    if arguments.samples:
-        kept = {"faults": faults, "samples": [asdict(each) for each in samples]}
-        arguments.samples.write_text(json.dumps(kept) + "\n")
     words = ["git", "describe", "--always", "--dirty=+"]
     report = {
         "program": "soak",
@@ -221,28 +221,27 @@ def main() -> int:
         "answers": dict(sorted(traffic.statuses.items())),
         "lost": traffic.lost(),
         "growth": grown,
-        "last": {name: getattr(samples[-1], name) for name in STEPS},
+        "medians_of_fifths": {name: medians(samples, name) for name in STEPS},
         "broken": broken,
     }
     print(json.dumps(report))
     return int(bool(broken))
 
 
-def _watch(target: Target, seconds: float) -> tuple[list[Sample], list[float], list[str]]:
-    """Return samples, and when faults were injected into what."""
+def _watch(target: Target, seconds: float) -> tuple[list[Sample], list[str]]:
+    """Return samples, and the processes into which faults were injected."""
     chance = random.Random(12)
     started = time.monotonic()
     samples: list[Sample] = []
-    faults: list[float] = []
-    killed: list[str] = []
+    fault, killed = 0.0, list[str]()
     while (at := time.monotonic() - started) < seconds:
         samples.append(sample(target.pid, at))
-        if at - (faults[-1] if faults else 0) > _FAULT_EVERY and at < seconds - _FAULT_EVERY / 2:
-            faults.append(at)
-            killed.append(_kill_one(target.pid, chance, len(faults)))
+        if at - fault > _FAULT_EVERY and at < seconds - _FAULT_EVERY / 2:
+            fault = at
+            killed.append(_kill_one(target.pid, chance, len(killed) + 1))
             print(f"{at:.0f} s: killed {killed[-1]}", file=sys.stderr, flush=True)
         time.sleep(_EVERY)
-    return samples, faults, killed
+    return samples, killed
 
 
 def _kill_one(pid: int, chance: random.Random, number: int) -> str:
