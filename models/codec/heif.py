@@ -140,7 +140,12 @@ class HeifPicture(ImageFile.ImageFile):
         extents = next((content for name, content in found if name == b"ispe"), b"")
         sides = [int.from_bytes(extents[at : at + 4], "big") for at in (4, 8)]
         self.stored_pixels = sides[0] * sides[1]
-        self._handle = self._primary()
+        limits = _HEIF.heif_context_get_security_limits(self._context)
+        limits[0].max_image_size_pixels = max(2 * self.stored_pixels, _LEAST_LIMIT)
+        _HEIF.heif_context_set_max_decoding_threads(self._context, 0)
+        given, self._handle = (self._context, self._data, len(self._data), None), c_void_p()
+        _check(_HEIF.heif_context_read_from_memory_without_copy(*given))
+        _check(_HEIF.heif_context_get_primary_image_handle(self._context, byref(self._handle)))
         weakref.finalize(self, _HEIF.heif_image_handle_release, self._handle)
         width = _HEIF.heif_image_handle_get_width(self._handle)
         height = _HEIF.heif_image_handle_get_height(self._handle)
@@ -155,19 +160,10 @@ class HeifPicture(ImageFile.ImageFile):
             self.info["icc_profile"] = profile
         elif points := nclx(found):
             self.info["nclx"] = points
-        if len(exif := self._metadata(b"Exif")) > 4:
+        if len(exif := self._exif_item()) > 4:
             start = 4 + int.from_bytes(exif[:4], "big")
             self.info["exif"] = PREFIX + exif[start:].removeprefix(PREFIX)
         self.tile = []
-
-    def _primary(self) -> c_void_p:
-        context, data, handle = self._context, self._data, c_void_p()
-        _HEIF.heif_context_set_max_decoding_threads(context, 0)
-        limits = _HEIF.heif_context_get_security_limits(context)
-        limits[0].max_image_size_pixels = max(2 * self.stored_pixels, _LEAST_LIMIT)
-        _check(_HEIF.heif_context_read_from_memory_without_copy(context, data, len(data), None))
-        _check(_HEIF.heif_context_get_primary_image_handle(context, byref(handle)))
-        return handle
 
     def _profile(self) -> bytes:
         size = _HEIF.heif_image_handle_get_raw_color_profile_size(self._handle)
@@ -177,11 +173,11 @@ class HeifPicture(ImageFile.ImageFile):
         _check(_HEIF.heif_image_handle_get_raw_color_profile(self._handle, profile))
         return profile.raw
 
-    def _metadata(self, kind: bytes) -> bytes:
-        """Return the first block of metadata of a kind, empty where the file has none."""
+    def _exif_item(self) -> bytes:
+        """Return the first item of EXIF, empty where the file has none."""
         block = c_uint32()
         if not _HEIF.heif_image_handle_get_list_of_metadata_block_IDs(
-            self._handle, kind, byref(block), 1
+            self._handle, b"Exif", byref(block), 1
         ):
             return b""
         size = _HEIF.heif_image_handle_get_metadata_size(self._handle, block)

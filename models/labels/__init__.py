@@ -28,10 +28,6 @@ class LabelSet:
     labels: tuple[str, ...]
     wnids: tuple[str | None, ...]
 
-    def __post_init__(self) -> None:
-        if len(self.labels) != len(self.wnids):
-            raise ValueError("a label set has a wnid or None for each label")
-
 
 @cache
 def shipped(name: str) -> LabelSet:

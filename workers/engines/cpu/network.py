@@ -87,10 +87,6 @@ def supports(dtype: torch.dtype) -> bool:
     return dtype is torch.float32 or bool(_MKLDNN._is_mkldnn_fp16_supported())
 
 
-def _one_layout() -> bool:
-    return torch.backends.cpu.get_cpu_capability() not in ("DEFAULT", "AVX2")
-
-
 class FusedFeatures:
     """A residual network without its last layer: (n, 3, side, side) to (n, features).
 
@@ -146,7 +142,8 @@ class _Convolution:
     def __init__(self, conv: nn.Conv2d, side: int) -> None:
         assert conv.bias is not None
         geometry = (conv.padding, conv.stride, conv.dilation, conv.groups)
-        known = None if _one_layout() else (1, conv.in_channels, side, side)
+        old = torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2")
+        known = (1, conv.in_channels, side, side) if old else None
         weight = _MKLDNN._reorder_convolution_weight(conv.weight.detach(), *geometry, known)
         padding = cast(tuple[int, int], conv.padding)[0]
         self.side_after = (side + 2 * padding - conv.kernel_size[0]) // conv.stride[0] + 1
