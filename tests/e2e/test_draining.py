@@ -16,7 +16,7 @@ import pytest
 from tests.e2e.conftest import Running, Start
 from tests.e2e.test_streams import line, talking
 from tests.pictures import png
-from tests.server import COLD, FILTERS, PATIENCE, serving
+from tests.server import COLD, FILTERS, PATIENCE, serving, until
 
 STOPPED = "the server is shutting down; send it again"
 
@@ -67,14 +67,16 @@ def test_requests_whose_images_are_in_work_are_answered_with_503_and_no_done_ima
         ]
         for _ in replies:
             fetches.enter_context(origin.accept()[0])
+        done = 'darkroom_images_total{operation="info",outcome="ok"} 1.0'
+        until(lambda: done in ending.client.get("/metrics").text)
         ending.server.should_exit = True
         *found, last = [each.result() for each in replies]
     for each in found:
         assert each.status_code == 503
         assert int(each.headers["Retry-After"]) > 0
         assert_stopped(each.json())
-    done, stopped = last.json()["results"]
-    assert done["status"] == "ok"
+    first, stopped = last.json()["results"]
+    assert first["status"] == "ok"
     assert_stopped(stopped["error"])
 
 
