@@ -124,9 +124,10 @@ class WebhookSender:
         The address that a name has is checked when it is connected to.
         """
         if not self._secrets:
-            raise InvalidParameter(
-                "webhook: this server sends none, because it has no secret to sign them with; its "
-                "operator sets DARKROOM_WEBHOOK_SECRET"
+            raise InvalidParameter.of(
+                "webhook",
+                "this server sends none, because it has no secret to sign them with; its "
+                "operator sets DARKROOM_WEBHOOK_SECRET",
             )
         self._limits.check(parse_url(url))
 

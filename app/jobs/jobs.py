@@ -231,9 +231,10 @@ class Jobs:
         """
         query = asked.query
         if query.source is not None and query.retry_of is not None:
-            raise InvalidParameter("source: give it or `retry_of`, not both")
+            raise InvalidParameter.of("source", "give it or `retry_of`, not both")
         if query.source is None and query.include is not None:
-            raise InvalidParameter("include: it chooses names below `source`, which is missing")
+            text = "it chooses names below `source`, which is missing"
+            raise InvalidParameter.of("include", text)
         check_media_type(kind, needed=query.source is None and query.retry_of is None)
         self._check_size(n_bytes)
         arriving = self._arriving[asked.client]
@@ -451,12 +452,12 @@ class Jobs:
                         continue
                     url = str(prefix.below(name))
                     if len(url) > MAX_URL:
-                        text = f"source: an address below it is longer than {MAX_URL}"
-                        raise InvalidParameter(text)
+                        text = f"an address below it is longer than {MAX_URL}"
+                        raise InvalidParameter.of("source", text)
                     id_ = name.encode("utf-8", "replace").decode()
                     writer.add(StoredLine(id_ if len(id_) <= LONGEST_ID else None, url))
             if not writer.total:
-                raise InvalidParameter(f"source: there is no file below {prefix}")
+                raise InvalidParameter.of("source", f"there is no file below {prefix}")
             await asyncio.to_thread(writer.finish)
         return writer
 
@@ -486,7 +487,7 @@ class Jobs:
                     line = parsed(text)
                     writer.add(line if line.id else msgspec.structs.replace(line, id=f"{index}"))
             if not writer.total:
-                raise InvalidParameter(f"retry_of: no item of job {id_} failed")
+                raise InvalidParameter.of("retry_of", f"no item of job {id_} failed")
             writer.finish()
         if (old / ARCHIVE).exists():
             _share(old / ARCHIVE, folder / ARCHIVE)
@@ -496,7 +497,8 @@ class Jobs:
         """Return a job of a client whose results are all there."""
         job = await self.store.of_client(id_, client)
         if job.state in UNFINISHED:
-            raise InvalidParameter(f"retry_of: job {job.id} is {job.state.value}; wait for its end")
+            text = f"job {job.id} is {job.state.value}; wait for its end"
+            raise InvalidParameter.of("retry_of", text)
         if job.state is State.EXPIRED:
             raise ResultsExpired("the results were kept for their time (DARKROOM_JOB_RETENTION)")
         return job
