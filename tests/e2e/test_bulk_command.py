@@ -74,6 +74,10 @@ def test_a_command_that_was_killed_goes_on_and_tells_warnings_and_the_first_fail
     # What the records were made with stays beside those of failures, for `--retry-failed`.
     kept_beside = {"photos", "labels.jsonl", "labels.jsonl.origin.json"}
     assert {each.name for each in tmp_path.iterdir()} == kept_beside
+    undisturbed = tmp_path / "undisturbed.jsonl"
+    words[words.index(str(out))] = str(undisturbed)
+    ran(*words, environment=image, code=ExitCode.FAILED)
+    assert undisturbed.read_bytes() == whole
 
 
 def test_the_end_of_the_server_and_ctrl_c_end_the_command_and_all_processes(tmp_path: Path) -> None:
