@@ -150,7 +150,9 @@ def walk(
     cannot be read.
     """
     left_out = LeftOut() if left_out is None else left_out
-    for path, folders, files in os.walk(folder, onerror=_fail):
+    left = [folder]
+    while left:  # `os.walk` goes down by recursion, which has a limit
+        path, folders, files = next(os.walk(left.pop(), onerror=_fail))
         inner = os.path.join(path[len(os.path.join(folder, "")) :], "")
         for name in sorted(files):
             head = partial(head_of, os.path.join(path, name))
@@ -158,9 +160,8 @@ def walk(
                 left_out.add(reason, f"{inner}{name}")
             else:
                 yield f"{inner}{name}"
-        found = sorted(folders)
-        folders.clear()  # `os.walk` enters the folders that are put in again
-        for name in found:
+        found = list[str]()
+        for name in sorted(folders):
             full = os.path.join(path, name)
             if _is_same(full, results):
                 continue
@@ -169,7 +170,8 @@ def walk(
             if reason:
                 left_out.add(reason, f"{inner}{name}")
             else:
-                folders.append(name)
+                found.append(full)
+        left += reversed(found)
 
 
 def _fail(error: OSError) -> NoReturn:

@@ -1,8 +1,10 @@
 """The sources that folders and patterns stand for."""
 
 import gzip
+import inspect
 import io
 import os
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -125,6 +127,17 @@ def test_links_that_point_at_each_other_do_not_end_the_search(folder: Path) -> N
     for name, target in (("e.jpg", "f"), ("f", "e.jpg")):
         (folder / name).symlink_to(target)
     assert found(folder) == ["a.PNG", "b.jpg", "e.jpg", "in/c.webp", "in/raw/d.tiff"]
+
+
+def test_folders_may_lie_deeper_than_calls(tmp_path: Path) -> None:
+    (deep := tmp_path / "/".join("a" * 200)).mkdir(parents=True)
+    (deep / "b.jpg").touch()
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 100)
+    try:
+        assert expanded([str(tmp_path)]) == [f"{deep}/b.jpg"]
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def test_a_url_that_is_none_ends_nothing(folder: Path) -> None:
