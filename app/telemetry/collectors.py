@@ -248,12 +248,14 @@ class Processes(Collector):
 def process_family(root: int) -> Iterator[Use]:
     """Yield what process `root` and each of its descendants uses, parents before their children.
 
-    A process that ends meanwhile is left out.
+    A process that ends meanwhile is left out, and so are descendants where the system hides the
+    processes of other users (`hidepid`) or the server has no free descriptor.
     """
-    with suppress(psutil.NoSuchProcess):
+    with suppress(psutil.Error, OSError):
         first = psutil.Process(root)
-        for each in (first, *first.children(recursive=True)):
-            with suppress(psutil.NoSuchProcess):
+        yield first.as_dict(_USE)
+        for each in first.children(recursive=True):
+            with suppress(psutil.Error, OSError):
                 yield each.as_dict(_USE)
 
 

@@ -1,6 +1,7 @@
 """Metrics of the processes of a server."""
 
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -37,6 +38,15 @@ def test_a_child_follows_its_parent_until_its_end() -> None:
     assert found[child.pid]["memory_info"].rss > 1 << 20
     assert list(found).index(os.getpid()) < list(found).index(child.pid)
     assert list(process_family(child.pid)) == []
+
+
+def test_a_scrape_needs_no_free_descriptor() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        assert list(process_family(os.getpid())) == []
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def scrapes(
