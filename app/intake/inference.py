@@ -284,6 +284,7 @@ def _read(
         head = _head(file.read(body.size if size is None else size), settings, model)
         given, wanted = head.input, head.wanted
         behind, data = given.parameters.binary_data_size, bytes(given.data)
+        given.data = msgspec.Raw()  # it keeps the whole JSON in memory, also while images wait
         if size is not None:
             if data:
                 raise MalformedRequest(

@@ -122,6 +122,7 @@ def test_tensors_in_json_are_those_behind_it() -> None:
     asked = read(document({"name": "IMAGE", "datatype": "BYTES", "shape": [3], "data": files}))
     assert contents(asked) == [b"one", b"two"]
     assert isinstance(asked.items[2].content, MalformedRequest)
+    assert not bytes(asked.input.data), "the request keeps its whole text in memory"
 
 
 def test_a_large_file_is_an_error_of_its_own_also_if_escapes_hide_its_size() -> None:
