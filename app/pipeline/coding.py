@@ -143,7 +143,7 @@ class ImageContext:
 
 
 class IdleCores:
-    """Meter of the share of the machine's core time that was unused recently; 0 if unknown."""
+    """Meter of the share of the machine's core time that was unused recently; 0 at first."""
 
     LOOK = 0.25
     """Seconds between two measurements."""
