@@ -95,9 +95,9 @@ class BaselineJpeg(NamedTuple):
 
     `length` counts its bytes from SOI to EOI: no decoder reads the bytes behind them. `metadata`
     are the marker, start and end of each segment that may hold EXIF, XMP, a colour profile, an
-    index of images or Photoshop's resources. `restarts`: its scan has restart markers; the data
-    before a marker may be longer or shorter than its blocks need, and decoders differ on surplus
-    and missing data.
+    index of images or Photoshop's resources; the marker is 0 behind the frame, where Pillow reads
+    no profile. `restarts`: its scan has restart markers; the data before a marker may be longer or
+    shorter than its blocks need, and decoders differ on surplus and missing data.
     """
 
     width: int
@@ -146,7 +146,7 @@ def _headers(stream: bytes) -> tuple[BaselineJpeg, int, int] | None:
         if _APP0 <= marker <= _APP15 or marker == _COM:
             # libjpeg looks at JFIF and Adobe alone, and only where they are of full length.
             if marker in (_APP1, _APP2, _APP13):
-                metadata.append((marker, start, end))
+                metadata.append((0 if frame else marker, start, end))
             elif marker == _APP0 and end - start >= 14 and stream.startswith(b"JFIF\0", start):
                 if stream[start + 5] != 1:  # the major version, which libjpeg warns of
                     return None

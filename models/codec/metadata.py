@@ -250,9 +250,10 @@ def _sound(block: bytes) -> tuple[int, str | None] | None:
     tiff, order, start = opened
     n = int.from_bytes(tiff[start : start + 2], "little" if order == "<" else "big")
     fields = {each.tag: each for each in _fields(tiff, order, start)} if n <= MAX_ENTRIES else {}
-    turned, owned = fields.get(_ORIENTATION), fields.get(_COPYRIGHT)
+    turned, owned, across = map(fields.get, (_ORIENTATION, _COPYRIGHT, _X_RESOLUTION))
     usual = not turned or turned[1:3] == (_SHORT, 1), not owned or owned.kind == _ASCII
-    if len(fields) < n or not all(usual):
+    # Pillow refuses some JPEGs whose resolution is a text.
+    if len(fields) < n or not all(usual) or (across and across.kind in _BYTES):
         return None
     orientation = struct.unpack(order + "H", turned.values)[0] if turned else 1
     notice = _notice(owned.values.removesuffix(b"\0").decode("latin-1")) if owned else None
@@ -364,6 +365,8 @@ _EXIF_SEGMENT, _XMP_SEGMENT = (0xE1, b"Exif"), (0xE1, b"http://ns.adobe.com/xap/
 _PROFILE_SEGMENT, _RESOURCES_SEGMENT = (0xE2, b"ICC_PROFILE"), (0xED, b"Photoshop 3.0")
 _SEGMENTS = {_EXIF_SEGMENT, _XMP_SEGMENT, _PROFILE_SEGMENT, _RESOURCES_SEGMENT}
 
+_RESOLUTION = 0x03ED
+
 _ONLY_PART = b"\1\1"
 """The number of a part of a profile, and the number of all parts."""
 
@@ -388,7 +391,8 @@ def of_segments(
     block = b"Exif\0" + exif if exif else None
     read = _sound(block) if block else (1, None)
     resources = _resources_in(blocks) if blocks else {}
-    if read is None or resources is None or (profile and not profile.startswith(_ONLY_PART)):
+    whole = profile is None or profile.startswith(_ONLY_PART)
+    if read is None or resources is None or not whole:
         return None
     orientation, notice = read
     if not notice and resources:
@@ -399,7 +403,9 @@ def of_segments(
 
 
 def _resources_in(block: bytes) -> dict[int, bytes] | None:
-    """Return Photoshop's resources by their numbers; None for a block that ends too early."""
+    """Return Photoshop's resources by their numbers; None for a block that ends too early, or with
+    a resolution that Pillow takes for such an end.
+    """
     found, at = {}, 0
     try:
         while block.startswith(b"8BIM", at):
@@ -407,6 +413,8 @@ def _resources_in(block: bytes) -> dict[int, bytes] | None:
             at += 7 + name + (7 + name) % 2
             (size,) = struct.unpack_from(">I", block, at)
             found[number] = block[at + 4 : at + 4 + size]
+            if number == _RESOLUTION and len(found[number]) < 14:
+                return None
             at += 4 + size + size % 2
     except struct.error:
         return None

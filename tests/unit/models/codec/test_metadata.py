@@ -3,10 +3,12 @@
 import io
 import itertools
 import struct
+from functools import partial
 from io import BytesIO
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
@@ -17,6 +19,7 @@ from models.codec.decode import plain_header
 from models.codec.jpeg import inspect
 from models.codec.metadata import MAX_BLOCK, PREFIX, _by_pillow, _sound, kept
 from models.codec.probe import read_header
+from models.domain.errors import Undecodable
 from models.domain.image import Image
 from tests.pictures import as_image, drawing, exif
 from tests.pictures import encoded as file_of
@@ -57,13 +60,21 @@ def with_xmp(format: str, xmp: bytes, **options: Any) -> bytes:
     return file_of(drawing(32, 16), format, xmp=xmp, **options)
 
 
-def photoshop(*resources: tuple[int, bytes]) -> bytes:
+def segment(marker: int, body: bytes) -> bytes:
+    return struct.pack(">BBH", 0xFF, marker, len(body) + 2) + body
+
+
+def resources(*given: tuple[int, bytes]) -> bytes:
     body = b"Photoshop 3.0\0"
-    for number, content in resources:
+    for number, content in given:
         body += b"8BIM" + struct.pack(">HHI", number, 0, len(content)) + content
         body += b"\0" * (len(content) % 2)
+    return body
+
+
+def photoshop(*given: tuple[int, bytes]) -> bytes:
     plain = file_of(drawing(32, 16), "JPEG")
-    return plain[:2] + b"\xff\xed" + struct.pack(">H", len(body) + 2) + body + plain[2:]
+    return plain[:2] + segment(0xED, resources(*given)) + plain[2:]
 
 
 def iptc(text: bytes) -> bytes:
@@ -277,6 +288,38 @@ def test_a_jpeg_needs_no_pillow_for_usual_metadata() -> None:
         found = plain_header(data, plain, LIMIT)
         assert found[:3] == (*read_header(data, LIMIT)[:2], notice)
         assert found.image is None
+
+
+EXIF_OF_TEXT = (
+    PREFIX
+    + struct.pack("<4sIH", b"II*\0", 8, 2)
+    + b"".join(struct.pack("<HHI4s", *entry) for entry in ((282, 2, 1, b"1"), (296, 3, 1, b"\2")))
+)
+
+
+@pytest.mark.parametrize(
+    ("marker", "body", "behind"),
+    [
+        (0xE2, b"ICC_PROFILE\0\1\1after the frame", b"\xff\xc4"),
+        (0xE2, b"ICC_PROFILE\0", b"\xff\xdb"),
+        (0xED, resources((1005, b"short"), (1028, iptc(b"hidden"))), b"\xff\xdb"),
+        (0xE1, EXIF_OF_TEXT, b"\xff\xdb"),
+    ],
+    ids=["late profile", "empty profile", "short resolution", "resolution of text"],
+)
+def test_odd_metadata_of_a_jpeg_is_read_as_pillow_reads_it(
+    marker: int, body: bytes, behind: bytes
+) -> None:
+    data = file_of(drawing(32, 16)).replace(behind, segment(marker, body) + behind, 1)
+    plain = inspect(data)
+    assert plain is not None
+    found: list[object] = []
+    for read in (partial(plain_header, data, plain, LIMIT), partial(read_header, data, LIMIT)):
+        try:
+            found.append(read()[:4])
+        except Undecodable as error:
+            found.append(error.detail)
+    assert found[0] == found[1]
 
 
 def test_a_jpeg_left_to_the_device_to_decode_keeps_its_exif() -> None:
