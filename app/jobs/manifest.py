@@ -195,7 +195,7 @@ def read(path: Path, span: Span) -> list[StoredLine]:
     with path.open("rb") as file:
         file.seek(span.start)
         found = [parsed(line) for line in file.read(span.stop - span.start).splitlines()]
-    if len(found) != span.count:
+    if len(found) != span.n_items:
         raise _damaged()
     return found
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
@@ -101,10 +101,10 @@ FINISHED = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A run of lines of a manifest: `count` items from item `first` on, at bytes `start:stop`."""
+    """A run of lines of a manifest: `n_items` items from item `first` on, at bytes `start:stop`."""
 
     first: int
-    count: int
+    n_items: int
     start: int
     stop: int
 
@@ -419,9 +419,11 @@ class JobStore:
         connection.execute(insert(Job), [asdict(job)])
         unfinished = select(func.count()).where(Job.client == job.client, Job.state.in_(UNFINISHED))
         check(connection.scalar(unfinished) or 0, _stored(connection))
+        # No object for each row: other processes wait for the end of this transaction.
+        row = asdict(Chunk(job.id, 0, 0, 0, 0, 0))
         for begin in giving_way(range(0, len(spans), AT_ONCE)):
             some = enumerate(spans[begin : begin + AT_ONCE], begin)
-            rows = [asdict(Chunk(job.id, n, *astuple(each))) for n, each in some]
+            rows = [{**row, "number": number, **asdict(each)} for number, each in some]
             connection.execute(insert(Chunk), rows)
         if endings:
             connection.execute(insert(Ending), [asdict(each) for each in endings])
