@@ -303,7 +303,7 @@ _DATASETS = 1000
 _NOTICE = b"\x1c\x02\x74"
 
 _PREFIX = re.compile(rb"xmlns:([\w-]{1,64})\s*=\s*[\"']http://purl\.org/dc/elements/1\.1/[\"']")
-_DEFAULT = rb"<[^<>]*xml:lang\s*=\s*[\"']x-default[\"'][^<>]*>([^<]+)<"
+_DEFAULT = rb"<(?=[^<>]*xml:lang\s*=\s*[\"']x-default[\"'])[^<>]*>([^<]+)<"
 _FIRST = rb">\s*([^<\s][^<]*)<"
 
 
