@@ -20,7 +20,7 @@ import numpy as np
 
 from app.archives.zip_writer import Pipe, ZipWriter
 from app.jobs.files import DataFolder
-from app.jobs.store import UNFINISHED, Chunk, DatabaseFailed, Job, JobStore, State
+from app.jobs.store import UNFINISHED, DatabaseFailed, Job, JobStore, ResultRun, State
 from models.domain.errors import Cancelled
 
 RESULTS, IMAGES = "results.jsonl", "images"
@@ -69,7 +69,7 @@ class OpenResults:
     whole: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._runs: list[Chunk] = []
+        self._runs: list[ResultRun] = []
         self._known = self.offset
         self._files: dict[str, FileIO] = {}
 
@@ -160,7 +160,7 @@ class OpenResults:
         self._runs += found
         return len(found)
 
-    async def _pieces(self, rows: Chunk, first: int, last: int) -> AsyncGenerator[bytes, None]:
+    async def _pieces(self, rows: ResultRun, first: int, last: int) -> AsyncGenerator[bytes, None]:
         """Yield the records from number `first` up to `last`, which is left out, all of the same
         run.
         """

@@ -65,7 +65,7 @@ async def test_a_job_ends_when_all_chunks_are_committed_each_once(store: Store) 
     found = await store.job()
     assert (found.state, found.done, found.finished) == (State.SUCCEEDED, 30, 1005.0)
     rows = await one.results("1", 0, 10)
-    assert [(each.row, each.at) for each in rows] == [(0, 200), (10, 0), (20, 100)]
+    assert [(row, at) for row, _, _, at, _ in rows] == [(0, 200), (10, 0), (20, 100)]
     assert [each.row for each in await one.results("1", 10, 1)] == [10]
     assert [each.row for each in await one.results("1", 29, 10)] == [20]
     assert await one.results("1", 30, 10) == []
