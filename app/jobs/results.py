@@ -197,8 +197,7 @@ async def results_zip(
         if images:
             async with aclosing(chosen(read())) as records:
                 async for text in whole_lines(records):
-                    for name, data in (await asyncio.to_thread(_taken, text))[1]:
-                        content = memoryview(await asyncio.to_thread(base64.b64decode, data))
+                    for name, content in await asyncio.to_thread(_images, text):
                         yield archive.begin(name, len(content))
                         for start in range(0, len(content), PIECE):
                             archive.add(piece := content[start : start + PIECE])
@@ -218,6 +217,11 @@ async def results_zip(
 def decoded(text: bytes) -> list[dict[str, Any]]:
     """Return some records; an empty line only says that no record has come for long."""
     return [_DECODE(line) for line in text.splitlines() if line]
+
+
+def _images(text: bytes) -> list[tuple[str, memoryview]]:
+    """Return the images of some records, by the names of their members."""
+    return [(name, memoryview(base64.b64decode(data))) for name, data in _taken(text)[1]]
 
 
 def _taken(text: bytes) -> tuple[bytes, list[tuple[str, str]]]:
