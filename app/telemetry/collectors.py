@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
@@ -248,15 +249,15 @@ class Processes(Collector):
 def process_family(root: int) -> Iterator[Use]:
     """Yield what process `root` and each of its descendants uses, parents before their children.
 
-    A process that ends meanwhile is left out, and so are descendants where the system hides the
-    processes of other users (`hidepid`) or the server has no free descriptor.
+    A process that ends meanwhile, or that this user may not read, is left out. `psutil` finds
+    children by reading all processes of the machine; the source here is proc(5).
     """
-    with suppress(psutil.Error, OSError):
-        first = psutil.Process(root)
-        yield first.as_dict(_USE)
-        for each in first.children(recursive=True):
-            with suppress(psutil.Error, OSError):
-                yield each.as_dict(_USE)
+    with suppress(psutil.Error, OSError):  # also without a free descriptor
+        yield psutil.Process(root).as_dict(_USE)
+        for task in Path(f"/proc/{root}/task").iterdir():
+            with suppress(OSError):  # the thread has ended
+                for child in (task / "children").read_text().split():
+                    yield from process_family(int(child))
 
 
 def _name(use: Use, parent: str) -> str:
