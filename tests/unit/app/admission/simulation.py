@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, ParamSpec
+from unittest.mock import patch
 
 from app.admission import Admission, Limits, Permit
 from app.admission.clients import LOCAL
@@ -125,7 +126,8 @@ class Simulation:
         self.expected = expected
         clock = asyncio.get_running_loop().time
         self.clock = clock
-        self.counters = Counters()
+        with patch("app.admission.counters.secrets.token_bytes", bytes):  # no two clients share
+            self.counters = Counters()
         limits, bulk = Limits(images, 1 << 30, 1 << 29), max(1, cores - 1)
         self.admission = Admission(
             limits, self.counters, cores, 2 * cores, most_bulk=bulk, clock=clock
