@@ -62,7 +62,7 @@ def run_self_test(
             wrong = [f"{v.code}: {v.detail}" for v in values if isinstance(v, ServiceError)]
             if wrong or len(values) != len(jobs):
                 problem = wrong[0] if wrong else f"{len(values)} answers came"
-                raise RuntimeError(f"{name}, {len(jobs)} at a time, in slot {number}: {problem}")
+                raise RuntimeError(f"{name}, in slot {number}: {problem}")
 
 
 def batches_of(
